@@ -54,8 +54,8 @@ if TYPE_CHECKING:
         TableNameError,
     )
     from mirrorlib.events import Event
+    from mirrorlib.feed.declared_keys import key_statements, read_table
     from mirrorlib.feed.enable import enable_by_default, enable_feed
-    from mirrorlib.feed.keyed import key_statements, read_table
     from mirrorlib.feed.read import read_feed
     from mirrorlib.feed.stream import stream_feed
     from mirrorlib.ingest.options import Options

@@ -16,7 +16,7 @@ from mirrorlib.delta.log import Commit, TableLog
 from mirrorlib.errors import OutcomeUnknownError
 from mirrorlib.journal.streams import Stream
 
-_LOOKS = (1, 8, 64)  # commits at a time, then all the others
+_BATCHES = (1, 8, 64)  # commits at a time, then all the others
 _WINDOWS = 32  # bits for a window's number within its stream
 
 
@@ -30,7 +30,7 @@ class LastCommit:
         version: that commit's version.
         rows: how many rows it has added, as it says itself.
         foreign: a commit since what that one was computed on that has changed rows and is not ours.
-        whole: the log was read back to that window, or to the table's first version.
+        complete: the log was read back to that window, or to the table's first version.
 
     """
 
@@ -39,7 +39,7 @@ class LastCommit:
     version: int = -1
     rows: int = 0
     foreign: Commit | None = None
-    whole: bool = True
+    complete: bool = True
 
     def window_of(self, stream: str) -> int:
         """Return the last window of a stream, 0 when the last one is none of its."""
@@ -79,7 +79,7 @@ def read_last_commit(
     if newest is None:
         return LastCommit(newest=-1)
     until, foreign = newest, None
-    for count in (*_LOOKS, newest + 1):
+    for count in (*_BATCHES, newest + 1):
         after = max(until - count, -1)
         commits = log.commits(after, until)
         for commit in reversed(commits):
@@ -92,8 +92,8 @@ def read_last_commit(
             if not is_mine(commit) and not commit.harmless:
                 foreign = foreign or commit
         if len(commits) < until - after or after < 0:
-            whole = len(commits) == until - after
-            return LastCommit(newest=newest, foreign=foreign, whole=whole)
+            complete = len(commits) == until - after
+            return LastCommit(newest=newest, foreign=foreign, complete=complete)
         until = after
     raise AssertionError  # the last look takes all there are
 

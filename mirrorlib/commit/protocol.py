@@ -1,10 +1,10 @@
-"""Carry out one plan by one commit, whoever else is at it: look, write, prove; void where it cannot be carried out.
+"""Carry out one plan by one commit, whoever else is at it: read its state, write, prove; void where it cannot be carried out.
 
 In: a `Committer`: a batch of change files, a window of a feed, a round of a derived table. Out: what its commit tells.
 Promise: the plan has one effect, or none. Its commit has a mark that Delta takes once, and skips later without a word;
 so what became of it is read from the table's log before and after, never guessed (docs/architecture.md, "The commit
-protocol"). A failure is told only where nobody has committed since the look: another commit explains any failure, and
-everything is seen anew.
+protocol"). A failure is told only where nobody has committed since the state was read: another commit explains any failure, and
+everything is read anew.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from mirrorlib.errors import MirrorError
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 5  # against writers that commit in between
-Seen = TypeVar("Seen")  # the table, as it was looked at
+Before = TypeVar("Before")  # the state of the table
 Ended = TypeVar("Ended")  # what a plan's commit tells
 
 
-class Committer(ABC, Generic[Seen, Ended]):
+class Committer(ABC, Generic[Before, Ended]):
     """One plan on its way into one table."""
 
     @abstractmethod
-    def look(self) -> tuple[Seen, Ended | None]:
+    def read_state(self) -> tuple[Before, Ended | None]:
         """See the table as it is, and what has ended the plan already; refuse one that may not be written to."""
 
     @abstractmethod
-    def write(self, seen: Seen) -> None:
+    def write(self, before: Before) -> None:
         """Write the plan by one commit that has its mark; what makes way for it may be commits of their own."""
 
     def void(self, failure: Exception) -> None:
@@ -37,15 +37,15 @@ class Committer(ABC, Generic[Seen, Ended]):
         raise failure
 
     @abstractmethod
-    def has_moved(self, seen: Seen) -> bool:
-        """Say whether anybody has committed to the table since it was seen."""
+    def has_moved(self, before: Before) -> bool:
+        """Say whether anybody has committed to the table since the state *before*."""
 
     @abstractmethod
-    def prove(self, seen: Seen) -> Ended | None:
-        """Find what has ended the plan; None where Delta skipped it, and a look tells why."""
+    def prove(self, before: Before) -> Ended | None:
+        """Find what has ended the plan; None where Delta skipped it, and its state tells why."""
 
 
-def commit_plan(committer: Committer[Seen, Ended], what: str, table: str) -> Ended:
+def commit_plan(committer: Committer[Before, Ended], what: str, table: str) -> Ended:
     """Carry out a plan, which people call *what*, "batch 3" of a *table*.
 
     Raises:
@@ -54,18 +54,18 @@ def commit_plan(committer: Committer[Seen, Ended], what: str, table: str) -> End
     """
     failure: Exception | None = None
     for _ in range(_TRIES):
-        seen, ended = committer.look()
+        before, ended = committer.read_state()
         if ended is not None:
             return ended
         try:
-            _write_or_void(committer, seen)
+            _write_or_void(committer, before)
         except Exception as exc:
-            if not committer.has_moved(seen):
+            if not committer.has_moved(before):
                 raise
             _LOG.info("%s: %s met another commit and is tried again", table, what)
             failure = exc
             continue
-        ended = committer.prove(seen)
+        ended = committer.prove(before)
         if ended is not None:
             return ended
     if isinstance(failure, MirrorError):
@@ -74,10 +74,10 @@ def commit_plan(committer: Committer[Seen, Ended], what: str, table: str) -> End
     raise MirrorError(msg, table=table, next_step=step) from failure
 
 
-def _write_or_void(committer: Committer[Seen, Ended], seen: Seen) -> None:
+def _write_or_void(committer: Committer[Before, Ended], before: Before) -> None:
     try:
-        committer.write(seen)
+        committer.write(before)
     except Exception as exc:
-        if committer.has_moved(seen):
+        if committer.has_moved(before):
             raise
         committer.void(exc)

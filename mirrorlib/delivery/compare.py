@@ -15,7 +15,7 @@ from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import LOG_RETENTION
 from mirrorlib.errors import JournalError, MirrorError
-from mirrorlib.feed.keyed import table_address
+from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.proof import may_leave_log
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.registry import Registry

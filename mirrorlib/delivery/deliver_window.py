@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.stream_job import StreamJob, begin_anew, check_table
 from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
-from mirrorlib.feed.files.small_window import frame_of, read_small_window
+from mirrorlib.feed.files.small_window import read_small_window, to_frame
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
 from mirrorlib.feed.schemas import physical_names, renewed_columns
@@ -41,7 +41,7 @@ def end_window(
     given = job.registry.given_before(stream, plan.number)
     try:
         if not _is_delivered(job, stream, plan, given):
-            rows = _deliver_whole(job, spark, stream, plan, given)
+            rows = _deliver_again(job, spark, stream, plan, given)
     except FeedExpiredError as exc:
         if stream.on_expired == "fail" and plan.kind == "changes":
             raise
@@ -110,7 +110,7 @@ def _lost_meanwhile(job: StreamJob, stream: Stream, plan: WindowPlan) -> FeedExp
     return None
 
 
-def _deliver_whole(
+def _deliver_again(
     job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan, given: int | None
 ) -> int:
     """Deliver a window; once more if Spark fails, or is refused, by a log that has moved on since it was looked at.
@@ -182,7 +182,7 @@ def _deliver(
         rows = (
             read_window(spark, source, window, plan=False)
             if collected is None
-            else frame_of(spark, collected, feed_schema(window))
+            else to_frame(spark, collected, feed_schema(window))
         )
         pairs = getattr(job.run.sink, "pairs", True)
         frame = tell_changes(rows, window, source, plan.keys, net=stream.net, pairs=pairs)

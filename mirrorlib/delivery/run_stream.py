@@ -14,7 +14,7 @@ from mirrorlib.delivery.sinks.open import is_same_url
 from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, StreamProgress, check_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
-from mirrorlib.feed.keyed import find_mirror
+from mirrorlib.feed.declared_keys import find_mirror
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
 from mirrorlib.feed.window import NOTHING, open_window

@@ -93,7 +93,7 @@ class FeedCommit:
         removes: it takes files out of the table, whatever that means to its rows.
         files: the data and change files that hold its changes, and their deletion vectors, relative to the
             table; those that lie elsewhere, as a clone's first ones do, are not among them.
-        whole: these files, where each of their rows is a change, and its file's time that of the commit; None
+        change_files: these files, where each of their rows is a change, and its file's time that of the commit; None
             where it takes more to tell the changes.
         features: what it demands of a table's readers to know; None when it leaves that.
         vacuums: it begins a VACUUM, which keeps what was in use within that time; None when it does not.
@@ -111,7 +111,7 @@ class FeedCommit:
     rewrites: bool
     removes: bool
     files: tuple[str, ...]
-    whole: tuple[ChangeFile, ...] | None
+    change_files: tuple[ChangeFile, ...] | None
     features: frozenset[str] | None
     vacuums: timedelta | None
 
@@ -152,7 +152,7 @@ def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
         rewrites=rewrites,
         removes=bool(removes),
         files=() if rewrites else _files(images or data),
-        whole=_whole(version, adds, removes, images, info),
+        change_files=_change_files(version, adds, removes, images, info),
         features=None if protocol is None else read_features(protocol),
         # Nothing is known to be kept where it does not say for how long.
         vacuums=timedelta(milliseconds=int(kept)) if operation == "VACUUM START" else None,
@@ -185,7 +185,7 @@ def read_features(action: Action) -> frozenset[str]:
     return frozenset(action.get("readerFeatures") or ())
 
 
-def _whole(
+def _change_files(
     version: int,
     adds: Sequence[Action],
     removes: Sequence[Action],

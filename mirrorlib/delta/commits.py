@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # Bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory.
 _SMALL = 16 << 10
 _OF_TABLE = ("metaData", "commitInfo", "protocol")  # what a version says of the table as a whole
-_FEW = 1_000  # files of a version that one task puts together
+_FILES_OF_A_TASK = 1_000  # files of a version that one task puts together
 _OUT_OF_ORDER = 100  # versions
 _MILLISECOND = timedelta(milliseconds=1)
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
@@ -55,7 +55,7 @@ class Commits:
     def __init__(self, store: Store, shown: str) -> None:
         self.store = store
         self.shown = shown
-        self._whole: dict[int, FeedCommit] = {}  # small ones
+        self._read_commits: dict[int, FeedCommit] = {}  # small ones
         self._glimpses: dict[int, FeedCommit] = {}  # of the others, without files
         self._metadata: dict[int, Metadata] = {}
         self._horizons: dict[int, datetime] = {}  # without a gap up to the newest version
@@ -77,7 +77,7 @@ class Commits:
         anew.check()
         now = anew._files.versions
         if all(now.get(number, file) == file for number, file in self._files.versions.items()):
-            anew._whole, anew._glimpses = self._whole, self._glimpses
+            anew._read_commits, anew._glimpses = self._read_commits, self._glimpses
             anew._metadata = self._metadata
         return anew
 
@@ -157,11 +157,11 @@ class Commits:
     def has_few_files(self, version: int) -> bool:
         """Say whether a version is known to have few files, as its writer's checksum file tells."""
         files = read_checksum(self.store, version).get("numFiles")
-        return isinstance(files, int) and files <= _FEW
+        return isinstance(files, int) and files <= _FILES_OF_A_TASK
 
     def read(self, version: int) -> FeedCommit:
         """Read one version, once: what a commit says never changes; `FeedError` where its file is gone since."""
-        return self._whole.get(version) or self._read(version)
+        return self._read_commits.get(version) or self._read(version)
 
     def moves(self, version: int) -> tuple[list[Held], list[Held]]:
         """Name the files that a version takes out of the table, and those that it puts in; raises as `read` does."""
@@ -173,7 +173,7 @@ class Commits:
 
     def _glance(self, version: int) -> FeedCommit:
         """Read what a version says of the table as a whole; of a big one nothing else."""
-        found = self._whole.get(version) or self._glimpses.get(version)
+        found = self._read_commits.get(version) or self._glimpses.get(version)
         return found or self._read(version, *_OF_TABLE)
 
     def _read(self, version: int, *kinds: str) -> FeedCommit:
@@ -181,7 +181,7 @@ class Commits:
         small = len(data) <= _SMALL
         commit = read_commit(version, read_actions(data, *(() if small else kinds)))
         if small:
-            self._whole[version] = commit
+            self._read_commits[version] = commit
         elif kinds:
             self._glimpses[version] = commit
         return commit

@@ -48,7 +48,7 @@ def keep_keys(spark: SparkSession, sql: str, properties: Mapping[str, str], keys
 def stored_keys(properties: Mapping[str, str]) -> Keys | None:
     """Read the keys of a table as they were written; None where there are none, or no keys that we know.
 
-    A kept view's are not read as unique, whatever is written: its tombstones are rows, too.
+    A current view's are not read as unique, whatever is written: its tombstones are rows, too.
     """
     stored = properties.get(KEYS_PROPERTY)
     try:

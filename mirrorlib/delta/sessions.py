@@ -54,7 +54,7 @@ _READER = {
     "__globPaths__": "false",  # a path is a path, whatever brackets it has
 }
 PATTERN = re.compile(r"[{}\[\]*?\\]")  # what Hadoop takes for a pattern of names
-_FEW_ROWS = 10_000  # a commit whose fixed cost outweighs its work
+_SMALL_ROWS = 10_000  # a commit whose fixed cost outweighs its work
 _SMALL_TABLE = 32 << 20  # bytes
 # A commit of few rows is all planning: one partition, nothing adapted, nothing compiled, no plan
 # written out for people, no call site looked up for each expression.
@@ -116,7 +116,7 @@ def file_reader(spark: SparkSession, ddl: str | StructType) -> DataFrameReader:
 
 def is_small(rows: int, table_bytes: int) -> bool:
     """Say whether `SMALL_COMMIT` makes a commit of that many rows faster."""
-    return rows <= _FEW_ROWS and table_bytes <= _SMALL_TABLE
+    return rows <= _SMALL_ROWS and table_bytes <= _SMALL_TABLE
 
 
 @contextlib.contextmanager

@@ -59,7 +59,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         self.target: DerivedTarget | None = target  # as it was found, for the first look
         self.differ = False  # the table's keys will be others
 
-    def look(self) -> tuple[DerivedTarget, None]:
+    def read_state(self) -> tuple[DerivedTarget, None]:
         target, self.target = self.target or open_target(self.job), None
         if target.last.window_of(self.planned.streams[0].uuid) >= self.planned.number:
             raise self._busy()
@@ -69,29 +69,29 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         msg = "another runner has gone on with the derived table"
         return TableBusyError(msg, table=self.job.place.shown, next_step="Run again.")
 
-    def write(self, seen: DerivedTarget) -> None:
+    def write(self, before: DerivedTarget) -> None:
         job = self.job
-        self.computed = computed = compute(job, self.planned, seen)
+        self.computed = computed = compute(job, self.planned, before)
         keys = computed.keys.keys
         job.lease.check()
         job.tell("commit", "before", self.planned)
-        table = seen.found or make_derived(job, computed.result.schema, keys)
+        table = before.found or make_derived(job, computed.result.schema, keys)
         said = table.properties.get(KEYS_PROPERTY)
         self.differ = said != keys_property(keys).get(KEYS_PROPERTY)
         if self.differ:  # until the commit it would not be true
             keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
-        self.written = self._write(seen, computed, table)
+        self.written = self._write(before, computed, table)
 
     def _write(
-        self, seen: DerivedTarget, computed: Computed, table: Found
+        self, before: DerivedTarget, computed: Computed, table: Found
     ) -> tuple[int, int] | None:
         """Write one commit; return how many rows came and went, None where the commit itself tells."""
-        job, mark = self.job, _mark(self.job, self.planned, seen, computed)
+        job, mark = self.job, _mark(self.job, self.planned, before, computed)
         if computed.how == "nothing new":
             mark_nothing(job.session, job.place.ref, mark)
             return 0, 0
-        if seen.found is None or computed.old is None:
-            other = seen.found is not None and added_columns(seen, computed.new) != ()
+        if before.found is None or computed.old is None:
+            other = before.found is not None and added_columns(before, computed.new) != ()
             replace_rows(job, computed.new, mark, columns=other)
             return None
         if computed.added:
@@ -99,19 +99,19 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
             add_columns(job.session, job.place.ref, fields, table)
         keys, kept = computed.keys.keys, stored_keys(table.properties)
         same = kept is not None and kept.unique and kept.primary == keys.primary
-        by = keys.primary if keys.unique and same and seen.pure else ()
+        by = keys.primary if keys.unique and same and before.pure else ()
         return write_difference(job, table, difference(computed.old, computed.new, by), by, mark)
 
-    def has_moved(self, seen: DerivedTarget) -> bool:
-        return self._log(seen).newest(seen.last.newest) not in {seen.last.newest, None}
+    def has_moved(self, before: DerivedTarget) -> bool:
+        return self._log(before).newest(before.last.newest) not in {before.last.newest, None}
 
-    def prove(self, seen: DerivedTarget) -> DeriveReport:
+    def prove(self, before: DerivedTarget) -> DeriveReport:
         job, planned = self.job, self.planned
         last = prove_window(
-            self._log(seen),
+            self._log(before),
             planned.streams[0].uuid,
             planned.number,
-            seen.last,
+            before.last,
             what=f"round {planned.number}",
             table=job.place.shown,
             next_step="Remove the table; the next run makes it anew.",
@@ -124,8 +124,8 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
             keep_keys(job.session, job.place.ref.sql, {}, self.computed.keys.keys)
         return self._report(last.version, added, removed)
 
-    def _log(self, seen: DerivedTarget) -> TableLog:
-        location = None if seen.found is None else seen.found.location
+    def _log(self, before: DerivedTarget) -> TableLog:
+        location = None if before.found is None else before.found.location
         return open_log(self.job.session, self.job.place.ref, location)
 
     def _report(self, version: int, added: int, removed: int) -> DeriveReport:

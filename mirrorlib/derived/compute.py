@@ -72,22 +72,22 @@ def compute(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
         SchemaError: it gives columns that no table can have.
 
     """
-    whole = _whole(job, planned, target)
-    windows = _windows(job, planned, target, whole)
+    full = _compute_in_full(job, planned, target)
+    windows = _windows(job, planned, target, full)
     if isinstance(windows, str):
-        return _in_full(job, target, replace(whole, why=windows))
-    whole = replace(whole, changed=tuple(window.changes for window in windows))
-    if not any(whole.changed):
-        return replace(whole, how="nothing new")
-    places = [at for at, one in enumerate(whole.changed) if one]
-    how, why = choose(whole.shape, whole.framed, places)
-    whole = replace(whole, how=how, why=why)
+        return _in_full(job, target, replace(full, why=windows))
+    full = replace(full, changed=tuple(window.changes for window in windows))
+    if not any(full.changed):
+        return replace(full, how="nothing new")
+    places = [at for at, one in enumerate(full.changed) if one]
+    how, why = choose(full.shape, full.framed, places)
+    full = replace(full, how=how, why=why)
     if how == "full":
-        return _in_full(job, target, whole)
-    return _in_part(job, planned, target, whole, windows)
+        return _in_full(job, target, full)
+    return _in_part(job, planned, target, full, windows)
 
 
-def _whole(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
+def _compute_in_full(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
     """Do the transformation on all of the sources."""
     framed = [
         frame_rows(source, plan, read_rows(job.spark, source.table, plan.until))
@@ -112,7 +112,7 @@ def _in_order(target: DerivedTarget, added: Sequence[str] | None, rows: DataFram
 
 
 def _windows(
-    job: DeriveJob, planned: Round, target: DerivedTarget, whole: Computed
+    job: DeriveJob, planned: Round, target: DerivedTarget, full: Computed
 ) -> tuple[Window, ...] | str:
     """Open the windows that lead on from what the table holds, or say why all has to be computed."""
     if target.held is None:
@@ -122,14 +122,14 @@ def _windows(
     windows = _opened(job, planned, target.held.get("sources", ()))
     if isinstance(windows, str):
         return windows
-    shape = whole.shape
+    shape = full.shape
     if shape.fingerprint != target.held.get("plan"):
         return _AFRESH
     if shape.why and (shape.moves or any(window.changes for window in windows)):
         return shape.why
-    if whole.added != ():
+    if full.added != ():
         return "its columns change"
-    if not can_differ(whole.result):
+    if not can_differ(full.result):
         return "a column of it is of a type that cannot be compared"
     return windows
 
@@ -160,25 +160,25 @@ def _opened(
     return tuple(windows)
 
 
-def _in_full(job: DeriveJob, target: DerivedTarget, whole: Computed) -> Computed:
+def _in_full(job: DeriveJob, target: DerivedTarget, full: Computed) -> Computed:
     """Compute all rows; those that stay the same are left alone where rows can be compared."""
-    if whole.added is None or not can_differ(whole.result):
-        return whole
-    return replace(whole, old=_there(job, target, whole))
+    if full.added is None or not can_differ(full.result):
+        return full
+    return replace(full, old=_there(job, target, full))
 
 
-def _there(job: DeriveJob, target: DerivedTarget, whole: Computed) -> DataFrame:
+def _there(job: DeriveJob, target: DerivedTarget, full: Computed) -> DataFrame:
     """Return the table's rows; NULL for columns that it lacks."""
     from pyspark.sql import functions as f
 
     table = find_feed_table(job.spark, job.place.address, shown=job.place.shown)
-    kinds, lacks = whole.result.schema, whole.added or ()
+    kinds, lacks = full.result.schema, full.added or ()
     return read_rows(job.spark, table, target.last.newest).select(
         *[
             f.lit(None).cast(kinds[name].dataType).alias(name)
             if name in lacks
             else f.col(quote(name))
-            for name in whole.result.columns
+            for name in full.result.columns
         ]
     )
 
@@ -187,13 +187,13 @@ def _in_part(
     job: DeriveJob,
     planned: Round,
     target: DerivedTarget,
-    whole: Computed,
+    full: Computed,
     windows: Sequence[Window],
 ) -> Computed:
     """Compute the rows of the keys that have changed."""
-    given, reaches = list(whole.framed), whole.shape.reaches
-    places = [at for at, one in enumerate(whole.changed) if one]
-    at, how = places[0], whole.how
+    given, reaches = list(full.framed), full.shape.reaches
+    places = [at for at, one in enumerate(full.changed) if one]
+    at, how = places[0], full.how
     if how == "row-wise" and can_differ(given[at].frame):
         values, rows = changed_rows(job.spark, given[at], windows[at])
         keys = [(values, [reaches[at].columns[name] for name in given[at].key_columns])]
@@ -210,12 +210,12 @@ def _in_part(
             few = rows_of_keys(given[at].frame, [(keys[0][0], list(reaches[at].columns))])
             given[at] = frame_rows(given[at].source, planned.plans[at], few)
     part = transformed(job.transform, given)
-    if fingerprint_of(part, given) != whole.shape.fingerprint:
+    if fingerprint_of(part, given) != full.shape.fingerprint:
         # Anew: a temporary view that it has made means the part by now, for a Spark Connect client.
-        again = _whole(job, planned, target)
+        again = _compute_in_full(job, planned, target)
         why = "the transformation looks at the rows to choose what it does"
-        return _in_full(job, target, replace(again, why=why, changed=whole.changed))
+        return _in_full(job, target, replace(again, why=why, changed=full.changed))
     if len(keys) > 1 or not reaches[at].own:
         part = rows_of_keys(part, keys)
-    old = rows_of_keys(_there(job, target, whole), keys)
-    return replace(whole, how=how, new=_in_order(target, whole.added, part), old=old)
+    old = rows_of_keys(_there(job, target, full), keys)
+    return replace(full, how=how, new=_in_order(target, full.added, part), old=old)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.derived.sources import SourceTable
 from mirrorlib.errors import KeysError
-from mirrorlib.feed.keyed import declare_stored
+from mirrorlib.feed.declared_keys import declare_stored
 from mirrorlib.feed.net import INSERT, KIND, POST, Helpers, fold_net, is_comparable
 from mirrorlib.feed.owners import is_one_row
 from mirrorlib.feed.read import read_window

@@ -33,7 +33,7 @@ from mirrorlib.delta.sessions import configured, lend_session, read_conf
 from mirrorlib.delta.table import find_location, find_target, open_log
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
-from mirrorlib.feed.keyed import read_keyed
+from mirrorlib.feed.declared_keys import read_keyed
 from mirrorlib.feed.owners import keeps_columns
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.read import keys_of, require_keys

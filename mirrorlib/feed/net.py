@@ -106,8 +106,8 @@ def _fold_keys(
     rows = rows.withColumn(helpers.bits, f.xxhash64(*map(quote, columns))).withColumns(
         {
             helpers.place: f.row_number().over(alike),
-            helpers.net: f.sum(sign).over(_whole(alike)),
-            helpers.times: f.count(sign).over(_whole(alike)),
+            helpers.net: f.sum(sign).over(_over_all(alike)),
+            helpers.times: f.count(sign).over(_over_all(alike)),
         }
     )
     net, place = f.col(helpers.net), f.col(helpers.place)
@@ -118,8 +118,8 @@ def _fold_keys(
             helpers.left: left,
             **_paired(key, left, helpers),
             # The last commit that touched the key, though the rows of it may have cancelled out.
-            VERSION: f.max(VERSION).over(_whole(key)),
-            TIME: f.max(TIME).over(_whole(key)),
+            VERSION: f.max(VERSION).over(_over_all(key)),
+            TIME: f.max(TIME).over(_over_all(key)),
         }
     )
     return _named(rows.where(helpers.left), columns, helpers)
@@ -134,11 +134,11 @@ def _paired(key: WindowSpec, counts: Column, helpers: Helpers) -> dict[str, Colu
     upto = key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     adds, removes = (f.when(counts & (sign == side), 1).otherwise(0) for side in (1, -1))
     nth = f.when(sign > 0, f.sum(adds).over(upto)).otherwise(f.sum(removes).over(upto))
-    both = f.least(f.sum(adds).over(_whole(key)), f.sum(removes).over(_whole(key)))
+    both = f.least(f.sum(adds).over(_over_all(key)), f.sum(removes).over(_over_all(key)))
     return {helpers.place: nth, helpers.pairs: both}
 
 
-def _whole(window: WindowSpec) -> WindowSpec:
+def _over_all(window: WindowSpec) -> WindowSpec:
     """Let a window's rows be all of its partition."""
     from pyspark.sql import Window
 

@@ -52,10 +52,10 @@ Images = Literal["both", "post"]
 _TRAVELS = "spark.databricks.delta.changeDataFeed.allowTimeTravelOptionsForSchema"
 # What Delta itself asks to read nothing, or up to the last commit, where a bound is beyond it.
 BEYOND = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
-_CARRIED = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
+_COPIED_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
 _ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 # Delta puts a version together in fifty tasks, which take a second, however few files it has.
-_FEW_FILES = {"spark.databricks.delta.snapshotPartitions": "1"}
+_SMALL_LOG = {"spark.databricks.delta.snapshotPartitions": "1"}
 _LIFTING = threading.Lock()  # all threads of a session share its configuration
 
 
@@ -175,7 +175,7 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
     refuse_losses(spark, table)
     reader = spark.read.format("delta").option("versionAsOf", version)
     # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
-    with configured(spark, {}, _FEW_FILES if table.commits.has_few_files(version) else {}):
+    with configured(spark, {}, _SMALL_LOG if table.commits.has_few_files(version) else {}):
         frame = _loaded(spark, table, reader, lift=lambda: version == table.commits.newest)
         check_planned(spark, table, frame)
         return untag(frame)
@@ -208,7 +208,7 @@ def read_window(
 def _own_session(spark: SparkSession) -> SparkSession:
     """Make a session that finds the same tables under the same names, and reads versions with their own schemas."""
     own = new_session(spark)
-    carried = {name: read_conf(spark, name) for name in _CARRIED}
+    carried = {name: read_conf(spark, name) for name in _COPIED_SETTINGS}
     for name, value in {**carried, _TRAVELS: "true", **READS_WHOLE}.items():
         if value is not None:
             set_conf(own, name, value)

@@ -105,7 +105,7 @@ def open_window(
     versions = range(first + 1, last + 1)
     read = [commits.read(version) for version in versions]
     counts = [commit.rows for commit in read]
-    whole = [commit.whole for commit in read if commit.changes]
+    whole = [commit.change_files for commit in read if commit.changes]
     segments = _cut(commits, read)
     prove_files(commits, versions, vacuumed_until(commits, first + 1))
     return Window(

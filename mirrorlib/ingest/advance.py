@@ -15,13 +15,13 @@ from mirrorlib.delta.key_property import CLAIMED
 from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.batch.evolve_table import heed_readers
 from mirrorlib.ingest.batch.foreign_writes import Standing, stand
-from mirrorlib.ingest.files.kept import newest_entry
+from mirrorlib.ingest.files.continued_life import newest_entry
 from mirrorlib.ingest.files.plan import Watched, position_after, seen_until
-from mirrorlib.ingest.files.source import refuse_doubt
+from mirrorlib.ingest.files.source import refuse_changed_source
 from mirrorlib.ingest.files.source_identity import (
     changed_since,
     check_policies,
-    check_zone,
+    check_same_zone,
     goes_on,
     judge_changes,
     proof_of,
@@ -38,7 +38,7 @@ Told = TypeVar("Told")
 
 
 class Course(ABC, Generic[Told]):
-    """What becomes of one table's batches; *proven* is what an earlier run has seen of the zone, see `check_zone`."""
+    """What becomes of one table's batches; *proven* is what `check_same_zone` has told a run before."""
 
     view: FolderView
     proven: str | None = None
@@ -83,9 +83,9 @@ def advance_table(work: Work, opened: OpenedFolder, course: Course[Told]) -> Tol
     view = course.view
     entry = newest_entry(work.journal, work.lives if work.life.uuid else (), opened.metadata)
     # Else a pending plan's files would not be found, or another zone's would void it.
-    course.warn(*check_zone(work, view, entry, course.proven))
+    course.warn(*check_same_zone(work, view, entry, course.proven))
     entry, opened = course.begin(work, entry, opened)
-    refuse_doubt(work.table, entry)
+    refuse_changed_source(work.table, entry)
     bars = {} if work.options.retry else bars_of(entry)
     # Every listing is judged before the next plan: from then on, what it has shown counts as known.
     while goes_on(work, opened):
@@ -107,7 +107,7 @@ def advance_table(work: Work, opened: OpenedFolder, course: Course[Told]) -> Tol
             return course.end(opened, coming)
         check_emptiness(work, coming, coming.prepared)
         entry, opened = course.take(work, entry, standing, opened, coming)
-        refuse_doubt(work.table, entry)
+        refuse_changed_source(work.table, entry)
         if entry is not None and entry.done is not None and entry.done.outcome == "void":
             bars |= bars_of(entry)
     return course.end(opened, Next(state="behind", reason=CHANGED))

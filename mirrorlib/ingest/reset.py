@@ -11,9 +11,9 @@ from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.batch.take_over import check_key_columns
+from mirrorlib.ingest.files.continued_life import numbers_of, position_behind
 from mirrorlib.ingest.files.history import History
-from mirrorlib.ingest.files.kept import numbers_of, position_behind
-from mirrorlib.ingest.files.source import refuse_doubt
+from mirrorlib.ingest.files.source import refuse_changed_source
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
 from mirrorlib.journal.entries import Entry, Life
@@ -160,7 +160,7 @@ def _begin_kept_life(
         msg = "there is nothing to go on by: the table's folder has no _metadata.json"
         step = "Call again when its publisher has written it."
         raise JournalError(msg, table=table, next_step=step)
-    warnings = _look_at_table(spark, places, lives, name, opened.metadata.stated_keys)
+    warnings = _find_mirror(spark, places, lives, name, opened.metadata.stated_keys)
     if again:
         return last, warnings
     _check_files(zone, folder, opened, opened.metadata, History(journal, url))
@@ -176,11 +176,11 @@ def _appended(entry: Entry | None, table: str) -> Entry:
         msg = f"the table cannot be kept yet: batch {entry.plan.batch} of a run that was stopped has no outcome"
         step = "Run mirrorlib apply once, which ends that batch before it asks for this, and call again."
         raise JournalError(msg, table=table, next_step=step)
-    refuse_doubt(table, entry)
+    refuse_changed_source(table, entry)
     return entry
 
 
-def _look_at_table(
+def _find_mirror(
     spark: SparkSession,
     places: Target,
     lives: tuple[Life, ...],

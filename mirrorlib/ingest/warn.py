@@ -29,7 +29,7 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
             repaired = f"the key column {key.strip()!r} is {column.name!r} in the files"
             found.append(f"_metadata.json was repaired: {repaired}")
     for landed in prepared.landed:
-        found += _told_of(landed, growth.columns, policies)
+        found += _warnings_of_file(landed, growth.columns, policies)
     # A new table's columns too where it is for plain readers.
     new = growth.added == growth.columns and policies.readers == "plain"
     mapped = growth.mapped or tuple(c for c in growth.columns if new and needs_mapping(c.name))
@@ -47,7 +47,7 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _told_of(landed: Landed, columns: Columns, policies: Policies) -> Iterator[str]:
+def _warnings_of_file(landed: Landed, columns: Columns, policies: Policies) -> Iterator[str]:
     name = landed.file.name
     if landed.null_keys:
         yield f"{name} has {landed.null_keys} NULL key values; NULL is a key like any other here"

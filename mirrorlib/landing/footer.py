@@ -47,7 +47,7 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         SchemaError: a column's name or type cannot be mirrored.
 
     """
-    arrow, metadata = _open_whole(source, file, table)
+    arrow, metadata = _open_parquet(source, file, table)
     leaves = (metadata.schema.column(i) for i in range(len(metadata.schema)))
     physical = {leaf.path: leaf.physical_type for leaf in leaves}
     names, marker = split_marker(arrow.names, table=table, file=file.name)
@@ -83,7 +83,7 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
     )
 
 
-def _open_whole(
+def _open_parquet(
     source: BinaryIO, file: StoredFile, table: str
 ) -> tuple[pa.Schema, pq.FileMetaData]:
     """Read what a file's footer says, and see that there is a whole one, of rows that a process can hold."""

@@ -22,7 +22,7 @@ from mirrorlib.tabular import Report, duration, shown_moment
 
 LAST = 100
 _COUNTED = ("insert", "update", "delete", "upsert")
-_TOLD = ("version", "seconds", "waited")
+_MEASURED = ("version", "seconds", "waited")
 NEW = "nothing has been applied to this target yet"
 
 
@@ -80,7 +80,7 @@ class Applied:
 class LedgerReport(Report):
     """The newest batches of every table of a target."""
 
-    columns: ClassVar = ("table", "batch", "finished", "files", *_COUNTED, *_TOLD)
+    columns: ClassVar = ("table", "batch", "finished", "files", *_COUNTED, *_MEASURED)
     target: str
     batches: tuple[Applied, ...]
 

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 from mirrorlib.derived.report import read_records
 from mirrorlib.derived.sources import CONSUMER, MODE
 from mirrorlib.errors import MirrorError, TableNameError
-from mirrorlib.feed.keyed import table_address
+from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.registry import registries
 from mirrorlib.names import TableName, parse_name

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from mirrorlib.errors import MirrorError, ParameterError
 
-_LOOK = 0.1  # seconds after which a pause looks whether it is to end
+_PAUSE = 0.1  # seconds after which a pause looks whether it is to end
 
 R = TypeVar("R")
 
@@ -65,5 +65,5 @@ def _ends_within(seconds: float, stop: Callable[[], bool]) -> bool:
         left = until - time.monotonic()
         if left <= 0:
             return False
-        time.sleep(min(left, _LOOK))
+        time.sleep(min(left, _PAUSE))
     return True

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from mirrorlib.errors import MirrorError
+from mirrorlib.ingest.files.continued_life import newest_entry
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
-from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.plan import first_position, next_run
-from mirrorlib.ingest.files.source import doubt_of
+from mirrorlib.ingest.files.source import changed_source_of
 from mirrorlib.ingest.files.table_folder import OpenedFolder, emptied_since, open_folder
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import (
@@ -179,7 +179,7 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         if (done := entry.done) is not None:
             status = replace(status, version=done.version, last_commit=done.finished_at)
     status = replace(status, life=len(lives))
-    doubt = doubt_of(name.shown, entry)
+    doubt = changed_source_of(name.shown, entry)
     if doubt is not None:  # whatever the last word is
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
     if status.landing_zone is None:

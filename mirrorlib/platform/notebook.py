@@ -89,7 +89,7 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
     found: dict[str, Any] = {}
     for name, kind in kinds.items():
         if kind is Options:
-            found |= _options_apart(name, said[name], kinds)
+            found |= _options_of(name, said[name], kinds)
         else:
             found[name] = _read(name, said[name], kind)
     fabric = _fabric(names)
@@ -212,7 +212,7 @@ def read_options(value: object, name: str = "options") -> dict[str, Any]:
     return {one: _read(one, given, kinds[one]) for one, given in options.items()}
 
 
-def _options_apart(name: str, value: object, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+def _options_of(name: str, value: object, kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Read options, and refuse one that has a parameter of its own: nobody could say which of the two counts."""
     more = read_options(value, name)
     twice = [one for one in more if one in kinds]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirrorlib.cli.main import main
-from mirrorlib.feed.keyed import Mirror, find_mirror
+from mirrorlib.feed.declared_keys import Mirror, find_mirror
 from mirrorlib.journal.disk import Journal
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store

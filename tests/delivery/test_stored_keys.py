@@ -14,7 +14,7 @@ import mirrorlib
 from delivery.postgres import running_cluster
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delta.sessions import configured
-from mirrorlib.feed.keyed import key_statements
+from mirrorlib.feed.declared_keys import key_statements
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.open import open_sink
 from mirrorlib.delivery.sinks.zone import ZoneSink, known
 from mirrorlib.delivery.sinks.zone.batch import Batch
-from mirrorlib.delivery.sinks.zone.changes import COUNT, change_rows, check_whole
+from mirrorlib.delivery.sinks.zone.changes import COUNT, change_rows, check_all_rows
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import LandingZoneError, MarkerError, SchemaError, TableBusyError
 from mirrorlib.journal.streams import Stream, WindowPlan
@@ -137,7 +137,7 @@ def test_markers_make_of_a_copy_what_a_mirror_became() -> None:
         dice.shuffle(rows)
         expected = multiset({"id": key, "v": v} for key, held in state.items() for v in held)
 
-        check_whole(feed(rows), ["id"], held_of(begun), "t")
+        check_all_rows(feed(rows), ["id"], held_of(begun), "t")
         window = change_rows(feed(rows), ["id"], "t")
 
         assert_same_rows(
@@ -193,7 +193,7 @@ def test_what_some_rows_of_a_key_became_is_told_right_or_refused() -> None:
             unique &= is_unique(held)
         window = feed(rows)
         try:
-            check_whole(window, ["id"], held_of(begun), "t")
+            check_all_rows(window, ["id"], held_of(begun), "t")
         except MarkerError:
             assert not unique, rows
             ends["refused"] += 1

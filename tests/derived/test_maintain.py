@@ -17,7 +17,7 @@ from mirrorlib.derived import maintain
 from mirrorlib.derived.changelog import key_feed
 from mirrorlib.derived.maintain import maintain_current_view, read_current_view
 from mirrorlib.errors import ForeignWriteError, KeysError, KeysLostError, SchemaError
-from mirrorlib.feed.keyed import read_table
+from mirrorlib.feed.declared_keys import read_table
 from mirrorlib.feed.read import read_feed
 from mirrorlib.feed.stream import stream_feed
 from mirrorlib.keys.declare import key_by

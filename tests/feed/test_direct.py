@@ -24,7 +24,7 @@ from feeds import FEED, Table
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.feed.files.direct import change_files
-from mirrorlib.feed.files.small_window import frame_of, read_small_window
+from mirrorlib.feed.files.small_window import read_small_window, to_frame
 from mirrorlib.feed.files.unique_keys import find_repeated
 from mirrorlib.feed.read import feed_schema
 from mirrorlib.feed.window import open_window
@@ -95,7 +95,7 @@ def by_delta(spark: SparkSession, path: str, after: int, until: int) -> DataFram
 def as_few(spark: SparkSession, found: FeedTable, window: Window) -> DataFrame | None:
     """Read a window by Arrow, where that can be."""
     rows = read_small_window(found, window)
-    return None if rows is None else frame_of(spark, rows, feed_schema(window))
+    return None if rows is None else to_frame(spark, rows, feed_schema(window))
 
 
 def assert_same(frame: DataFrame, wanted: DataFrame) -> None:

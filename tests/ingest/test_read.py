@@ -13,7 +13,7 @@ import pytest
 from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
 from mirrorlib.ingest.batch.open_batch import prepare_files
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.decode import decode_whole
+from mirrorlib.ingest.rows.decode import decode_all
 from mirrorlib.ingest.rows.read import (
     Landed,
     check_identity,
@@ -217,7 +217,7 @@ def test_damaged_pages_behind_a_good_footer_are_found(orders: TableWriter) -> No
     with pytest.raises(ChangeFileError, match="damaged") as caught:
         landed(orders, path)
     with pytest.raises(ChangeFileError, match="damaged"):
-        decode_whole(source(orders), file)
+        decode_all(source(orders), file)
 
     assert path.name == caught.value.file
 

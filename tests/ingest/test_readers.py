@@ -26,7 +26,7 @@ PURGE = [  # the statements of docs/readers.md
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every commit count as one of many rows: those of few leave no deletion vectors in any table."""
-    monkeypatch.setattr(sessions, "_FEW_ROWS", 0)
+    monkeypatch.setattr(sessions, "_SMALL_ROWS", 0)
 
 
 def detail(mirror: Mirror) -> tuple[set[str], str | None]:

@@ -18,7 +18,7 @@ def _feed(arguments: argparse.Namespace) -> bool:
     from mirrorlib.delta.address import find_feed_table
     from mirrorlib.delta.sessions import configured
     from mirrorlib.feed.changes import first_changes
-    from mirrorlib.feed.keyed import find_mirror
+    from mirrorlib.feed.declared_keys import find_mirror
     from mirrorlib.feed.owners import stored_columns
     from mirrorlib.feed.read import BEYOND, read_feed
 

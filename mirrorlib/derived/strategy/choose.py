@@ -16,7 +16,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.derived.strategy.determinism import motion_of, trouble_of
+from mirrorlib.derived.strategy.determinism import moment_dependence, trouble_of
 from mirrorlib.derived.strategy.fingerprint import hash_plan
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.tracing.columns import (
@@ -47,14 +47,14 @@ class Reach:
 
     Attributes:
         columns: key columns of the source, and which columns of the result have their values.
-        whole: every row is transformed by itself.
+        by_row: every row is transformed by itself.
         own: every row of the result has the key of a row of the source, so that fewer rows make fewer.
         why: what does not work by key; "" where everything does.
 
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
-    whole: bool = True
+    by_row: bool = True
     own: bool = True
     why: str = ""
 
@@ -85,7 +85,7 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> PlanShape:
         outputs = dict(zip(selected_numbers(root, names), names, strict=True))
         nodes = list(walk(root, marks=marks))
         above = [node for node in nodes if not is_mark(node, marks)]
-        moves = motion_of(above)
+        moves = moment_dependence(above)
         return PlanShape(
             fingerprint=hash_plan(result, root, marks),
             reaches=tuple(_reach(root, one, nodes, outputs) for one in framed),
@@ -116,7 +116,7 @@ def choose(shape: PlanShape, framed: Sequence[Framed], changed: Sequence[int]) -
             why = reach.why or "the key columns do not come out"
             return "full", f"{framed[place].source.place.shown}: {why}"
     first, reach = framed[changed[0]], shape.reaches[changed[0]]
-    by_row = reach.whole and first.one_row and reach.columns.keys() == set(first.key_columns)
+    by_row = reach.by_row and first.one_row and reach.columns.keys() == set(first.key_columns)
     return ("row-wise" if by_row and len(changed) == 1 else "affected keys"), ""
 
 
@@ -182,7 +182,7 @@ def _picked(nodes: Iterable[Node], way: Container[int]) -> str:
 def _step(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:
     """Take one operator; drop the columns by which it does not work; say why where it works by none at all."""
     works = judge(node, side).works
-    reach.whole = reach.whole and works == "row"
+    reach.by_row = reach.by_row and works == "row"
     if works == "list":
         listed = _listed(node)
         for name, column in list(followed.items()):

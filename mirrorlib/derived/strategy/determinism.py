@@ -49,7 +49,7 @@ _PLAIN = re.compile(
 )
 
 
-def motion_of(above: Sequence[Node]) -> str:
+def moment_dependence(above: Sequence[Node]) -> str:
     """Say what in a transformation may give something else another time, though no source has a new version."""
     for node in above:
         if not node.children and node.operator not in _NO_READ:

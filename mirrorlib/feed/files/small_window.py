@@ -34,7 +34,7 @@ WINDOW_BYTES = 4 << 20  # bytes of them
 _MOST_FILES = 16  # each is fetched by itself
 
 
-def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+def to_frame(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
     """Make a frame of rows, in one piece: Spark takes an Arrow batch without rows for the end."""
     return spark.createDataFrame(rows.combine_chunks(), schema)
 

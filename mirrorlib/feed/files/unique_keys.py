@@ -25,7 +25,7 @@ from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
 from mirrorlib.feed import net
 from mirrorlib.feed.files.direct import change_files, columns_of_window
-from mirrorlib.feed.files.small_window import frame_of, read_file
+from mirrorlib.feed.files.small_window import read_file, to_frame
 from mirrorlib.feed.owners import stays_one_row
 from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import quote
@@ -86,7 +86,7 @@ def _ends_of(frame: DataFrame, repeated: pa.Table, keys: Sequence[str]) -> DataF
         schema.add(name, frame.schema[key].dataType)
     schema.add(_FIRST, t.LongType()).add(_LAST, t.LongType()).add(_WHEN, t.TimestampType())
     repeated = repeated.rename_columns(schema.names)  # the table may have columns of its own names
-    known = frame_of(frame.sparkSession, repeated, schema)
+    known = to_frame(frame.sparkSession, repeated, schema)
     # A key that is never NULL is found in half the time by equality alone.
     same = [
         f.col(quote(key)).eqNullSafe(f.col(name))

@@ -22,7 +22,7 @@ from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identity
-from mirrorlib.ingest.rows.spark_reader import Stage, frame_of
+from mirrorlib.ingest.rows.spark_reader import Stage, read_frame
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.entries import Plan, new_attempt
 from mirrorlib.landing.columns import INSERT
@@ -107,7 +107,7 @@ def _decode(attempt: Attempt, prepared: Prepared) -> None:
 
     # For nothing to be written to: the files are read as they lie.
     stage = Stage(spark=attempt.work.spark, state=attempt.work.state, folder="")
-    rows = frame_of(stage, attempt.source, prepared, ordered=False)
+    rows = read_frame(stage, attempt.source, prepared, ordered=False)
     rows.agg(*(f.count(quote(name)) for name in rows.columns)).collect()
 
 

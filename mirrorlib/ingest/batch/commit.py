@@ -82,19 +82,19 @@ class _BatchCommitter(Committer[int | None, Commit]):
         self.attempt = attempt
         self.prepared = prepared
 
-    def look(self) -> tuple[int | None, Commit | None]:
+    def read_state(self) -> tuple[int | None, Commit | None]:
         with self.attempt.step("guard"):
             version, ended = find_outcome(self.attempt)
         if version != self.attempt.plan.table_version:
             self.prepared = None
         return version, ended
 
-    def write(self, seen: int | None) -> None:
-        del seen
+    def write(self, before: int | None) -> None:
+        del before
         _commit(self.attempt, self.prepared or _take_up(self.attempt))
 
-    def has_moved(self, seen: int | None) -> bool:
-        return self.attempt.work.log.newest(at_least=-1 if seen is None else seen) != seen
+    def has_moved(self, before: int | None) -> bool:
+        return self.attempt.work.log.newest(at_least=-1 if before is None else before) != before
 
     def void(self, failure: Exception) -> None:
         """Let an empty commit take the plan's place: from then on no slow runner can carry it out."""
@@ -113,9 +113,9 @@ class _BatchCommitter(Committer[int | None, Commit]):
             with self.attempt.step("void"):
                 _commit_void(self.attempt, fault)
 
-    def prove(self, seen: int | None) -> Commit:
+    def prove(self, before: int | None) -> Commit:
         """Find the commit, ours or another runner's; Delta skips ours where it has a later mark."""
-        del seen
+        del before
         work, plan = self.attempt.work, self.attempt.plan
         _, ended = find_outcome(self.attempt)
         if ended is None and not plan.before:
@@ -210,7 +210,7 @@ def _commit_void(attempt: Attempt, fault: MirrorError) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class PendingPlan:
     """A plan at its end.
 
     Attributes:
@@ -225,7 +225,7 @@ class Carried:
     prepared: Prepared | None = None
 
 
-def end_pending(work: Work, newest: Entry | None) -> Carried:
+def end_pending(work: Work, newest: Entry | None) -> PendingPlan:
     """See what becomes of the plan of a runner that was stopped in the middle, and write nothing.
 
     Where it has made no commit, its files are opened as apply will, which carries it out before anything else.
@@ -236,12 +236,12 @@ def end_pending(work: Work, newest: Entry | None) -> Carried:
 
     """
     if newest is None or newest.done is not None:
-        return Carried(entry=newest)
+        return PendingPlan(entry=newest)
     plan = newest.plan
     attempt = Attempt(work=work, plan=plan)
     version, ended = find_outcome(attempt)
     if ended is not None:
-        return Carried(entry=Entry(plan=plan, done=outcome_of(attempt, ended)))
+        return PendingPlan(entry=Entry(plan=plan, done=outcome_of(attempt, ended)))
     found = find_table(work.spark, work.ref) if plan.before else None
     standing = Standing(version=version, readers=plan.policies.readers)
     if found is not None:
@@ -260,4 +260,4 @@ def end_pending(work: Work, newest: Entry | None) -> Carried:
         prepared = prepare_again(attempt)
     except FAULTS as fault:
         done = replace(done, outcome="void", cause=standing_cause(plan, cause_of_void(plan, fault)))
-    return Carried(entry=Entry(plan=plan, done=done), standing=standing, prepared=prepared)
+    return PendingPlan(entry=Entry(plan=plan, done=done), standing=standing, prepared=prepared)

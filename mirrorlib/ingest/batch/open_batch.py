@@ -25,7 +25,7 @@ from mirrorlib.errors import (
 )
 from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, grow_columns, growth_of
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.decode import decode_whole
+from mirrorlib.ingest.rows.decode import decode_all
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, Landed, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
@@ -92,8 +92,8 @@ def prepare_files(
     for file in files:
         try:
             if not small and file.name in suspects:
-                decode_whole(source, file)
-            opened = read_landed(source, file, whole=small, room=SMALL_DECODED - decoded)
+                decode_all(source, file)
+            opened = read_landed(source, file, decode=small, room=SMALL_DECODED - decoded)
             columns = grow_columns(
                 source,
                 before,

@@ -21,7 +21,7 @@ from mirrorlib.delta.trouble import spark_error
 from mirrorlib.errors import FileChangedError, MirrorError
 from mirrorlib.ingest.batch.open_batch import FAULTS, Prepared
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.decode import decode_whole
+from mirrorlib.ingest.rows.decode import decode_all
 from mirrorlib.ingest.rows.read import column_values, read_landed
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import Done, Plan, every_cause, now
@@ -101,10 +101,10 @@ def find_damage(source: Source, plan: Plan) -> MirrorError | None:
             if file is None:
                 msg = "the change file was replaced or removed while it was applied"
                 raise FileChangedError(msg, table=source.table, file=planned.name)
-            decode_whole(source, file)
+            decode_all(source, file)
             # Milliseconds reach further than Delta's microseconds. Files are not asked for it before they are
             # applied, as Spark refuses such a value by itself. What only Spark reads is not asked at all.
-            landed = read_landed(source, file, whole=False)
+            landed = read_landed(source, file, decode=False)
             for column in landed.schema.own.columns:
                 if pa.types.is_timestamp(column.stored) and not column.moved:
                     for values in column_values(source, landed, column):

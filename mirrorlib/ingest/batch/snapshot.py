@@ -28,7 +28,7 @@ from mirrorlib.ingest.batch.stage import stage_inserts
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.read import check_identity
-from mirrorlib.ingest.rows.spark_reader import Stage, frame_of, reads_as_it_is
+from mirrorlib.ingest.rows.spark_reader import Stage, read_frame, reads_as_it_is
 from mirrorlib.ingest.work import Work
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def stage_snapshot(
 
     """
     newest = prepared.newest
-    rows = frame_of(stage, source, newest, ordered=False)
+    rows = read_frame(stage, source, newest, ordered=False)
     if replaces and keys and _has_doubles(rows, keys):
         _check_doubles(stage, source, newest, keys)
     if not replaces:
@@ -89,7 +89,7 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns, keys: Sequenc
     if not reads_as_it_is(source, newest.landed[0], newest.growth.columns):
         return ""
     stage = Stage(spark=work.spark, state=work.state, folder="")  # for nothing to be written to
-    rows = frame_of(stage, source, newest, ordered=False)
+    rows = read_frame(stage, source, newest, ordered=False)
     changes = _compare(work, newest, rows, before, keys)
     counts, _, held = _count(work, stage, source, newest, changes, keys)
     return (
@@ -206,7 +206,7 @@ def _check_doubles(stage: Stage, source: Source, newest: Prepared, keys: Sequenc
 
     names = [quote(key) for key in keys]
     apart = replace(stage, folder=f"{stage.folder}/ordered")
-    rows = frame_of(apart, source, newest, ordered=True).select(*names, MARKER, ORDER)
+    rows = read_frame(apart, source, newest, ordered=True).select(*names, MARKER, ORDER)
     groups = rows.groupBy(*names).agg(f.count(f.lit(1)).alias(MARKER), f.max(ORDER).alias(ORDER))
     doubles, row = groups.where(f.col(MARKER) > 1).agg(f.count(f.lit(1)), f.min(ORDER)).collect()[0]
     if doubles:

@@ -24,7 +24,7 @@ from mirrorlib.ingest.batch.open_batch import Prepared, rows_of
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.partial import check_lists
 from mirrorlib.ingest.rows.read import check_identity
-from mirrorlib.ingest.rows.spark_reader import Stage, frame_of
+from mirrorlib.ingest.rows.spark_reader import Stage, read_frame
 from mirrorlib.landing.columns import DELETE, INSERT, UPSERT
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def stage_batch(
     if not plain:
         by = conditional.name if conditional else None
         return _stage_large(stage, source, prepared, keys, by, replaces=replaces)
-    return stage_inserts(frame_of(stage, source, prepared, ordered=False), prepared.rows)
+    return stage_inserts(read_frame(stage, source, prepared, ordered=False), prepared.rows)
 
 
 def stage_inserts(frame: DataFrame, rows: int, counts: Mapping[str, int] | None = None) -> Staged:
@@ -80,7 +80,7 @@ def _stage_large(
 ) -> Staged:
     from pyspark.sql import functions as f
 
-    rows = frame_of(stage, source, prepared, ordered=True)
+    rows = read_frame(stage, source, prepared, ordered=True)
     columns, partial = prepared.growth.columns, source.policies.partial is not None
     if partial:
         names = [landed.file.name for landed in prepared.landed]

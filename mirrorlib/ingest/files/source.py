@@ -35,7 +35,7 @@ class Source:
         return next((planned.name for planned in plan.files if self.find(planned) is None), None)
 
 
-def doubt_of(table: str, entry: Entry | None) -> FileChangedError | None:
+def changed_source_of(table: str, entry: Entry | None) -> FileChangedError | None:
     """Return what casts doubt on a table's newest batch; a life in doubt has no later one."""
     if entry is None or entry.done is None or entry.done.doubt is None:
         return None
@@ -47,8 +47,8 @@ def doubt_of(table: str, entry: Entry | None) -> FileChangedError | None:
     )
 
 
-def refuse_doubt(table: str, entry: Entry | None) -> None:
+def refuse_changed_source(table: str, entry: Entry | None) -> None:
     """Go on only where nothing casts doubt on a table's newest batch; else not before the table is reset."""
-    doubt = doubt_of(table, entry)
+    doubt = changed_source_of(table, entry)
     if doubt is not None:
         raise doubt

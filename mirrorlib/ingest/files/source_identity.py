@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.ingest.files.kept import applied_entries
+from mirrorlib.ingest.files.continued_life import applied_entries
 from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, policies_of
 from mirrorlib.ingest.rows.decode import count_rows
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
 
 
-def check_zone(
+def check_same_zone(
     work: Work, view: FolderView, entry: Entry | None, proven: str | None = None
 ) -> tuple[str, ...]:
     """Take another zone than recorded only if every file that would be passed over is what was applied.
@@ -77,7 +77,7 @@ def check_zone(
 
 
 def proof_of(work: Work, entry: Entry | None) -> str | None:
-    """Name what `check_zone` has proven: where, and up to which batch; None where there is nothing to prove."""
+    """Name what `check_same_zone` has proven: where, and up to which batch; None where there is nothing to prove."""
     if entry is None or entry.plan.zone == work.source.zone.url:
         return None
     return f"batch {entry.plan.batch} at {work.source.zone.url}"

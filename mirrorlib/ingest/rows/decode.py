@@ -119,7 +119,7 @@ def count_rows(source: Source, file: StoredFile) -> int:
     return sum(len(rows) for rows in iter_pieces(source, file, schema))
 
 
-def decode_whole(source: Source, file: StoredFile) -> None:
+def decode_all(source: Source, file: StoredFile) -> None:
     """Decode every page of a file, or every row of a text, and keep nothing; see `iter_pieces` for what is raised."""
     for _ in iter_pieces(source, file, open_schema(source, file)):
         pass

@@ -70,9 +70,9 @@ class Landed:
 
 
 def read_landed(
-    source: Source, file: StoredFile, *, whole: bool, room: int = SMALL_DECODED
+    source: Source, file: StoredFile, *, decode: bool, room: int = SMALL_DECODED
 ) -> Landed:
-    """Open one change file; *whole* decodes all its rows, otherwise only its marker column is read.
+    """Open one change file; with *decode*, all its rows are decoded, otherwise only its marker column is read.
 
     A file whose rows take more than *room* bytes of memory is not kept whole, nor is one with dates that
     only Spark can read.
@@ -87,7 +87,7 @@ def read_landed(
     read = _read_parquet if source.policies.kind_of(file.name) == "parquet" else _read_text
     try:
         with source.zone.open_file(file.path) as handle:
-            landed = read(source, file, handle, room if whole else -1)
+            landed = read(source, file, handle, room if decode else -1)
     except StoreError:
         check_identity(source, file)  # removed since it was listed, or is the store out of reach?
         raise

@@ -47,7 +47,7 @@ class Stage:
     folder: str
 
 
-def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool) -> DataFrame:
+def read_frame(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool) -> DataFrame:
     """Read a large batch's files with Spark, in the table's types; *ordered* adds `MARKER` and `ORDER`.
 
     Files of one shape share one scan.

@@ -233,7 +233,7 @@ def _verify(zone: Store, place: FileSequence, claim: Claim) -> None:
         return
     cause = None
     try:
-        if there.size == claim.size and _is_whole(zone, path, claim):
+        if there.size == claim.size and _is_complete(zone, path, claim):
             return
     except (pa.ArrowException, OSError) as exc:
         cause = exc
@@ -245,7 +245,7 @@ def _verify(zone: Store, place: FileSequence, claim: Claim) -> None:
     ) from cause
 
 
-def _is_whole(zone: Store, path: str, claim: Claim) -> bool:
+def _is_complete(zone: Store, path: str, claim: Claim) -> bool:
     if not path.endswith(".parquet"):
         data = zone.read(path)
         return data is None or hashlib.sha256(data).hexdigest() == claim.sha256

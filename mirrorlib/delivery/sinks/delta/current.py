@@ -27,7 +27,7 @@ from mirrorlib.delivery.sinks.delta.merge import (
 )
 from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
 from mirrorlib.delta.table import read_table
-from mirrorlib.feed.files.small_window import frame_of
+from mirrorlib.feed.files.small_window import to_frame
 from mirrorlib.feed.net import last_states
 from mirrorlib.identifiers import quote
 
@@ -82,7 +82,7 @@ def _merge_keys(work: WindowWork) -> int:
     few = fold_few(work)
     if few is not None:
         schema = t.StructType(list(work.wanted)).add(OP, "byte").add(FRESH, "boolean")
-        staged = staged_table(frame_of(work.spark, few, schema), few, keys)
+        staged = staged_table(to_frame(work.spark, few, schema), few, keys)
     else:
         folded = last_states(work.frame, keys, work.upto if work.overlaps else -1)
         staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))

@@ -106,7 +106,7 @@ def _discontinuity(work: WindowWork) -> tuple[str, str | None]:
         return "somebody else has written to the table that the consumer keeps", who
     if work.fresh and plan.number > 1 and work.delivery.continues:
         return "the table that the consumer keeps was removed and is empty now", None
-    if facts is None and not last.whole and plan.number == 1 and not is_log:
+    if facts is None and not last.complete and plan.number == 1 and not is_log:
         return "nobody can tell any more how far the table that the consumer keeps goes", None
     if facts is None or is_log:
         return "", None

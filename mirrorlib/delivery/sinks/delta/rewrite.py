@@ -25,7 +25,7 @@ from mirrorlib.delta.log import read_checksum
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
 from mirrorlib.feed.files.direct import PLAIN_NAME
-from mirrorlib.feed.files.small_window import WINDOW_BYTES, WINDOW_ROWS, frame_of, read_file
+from mirrorlib.feed.files.small_window import WINDOW_BYTES, WINDOW_ROWS, read_file, to_frame
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
 from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
@@ -72,10 +72,10 @@ def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     mark = work.mark()
     mark = replace(mark, facts={**mark.facts, ON: work.last.newest})  # what came since is not in it
     if not met:  # as MERGE does, which takes no file away then
-        append_rows(work.ref, frame_of(work.spark, puts, work.schema).coalesce(1), mark)
+        append_rows(work.ref, to_frame(work.spark, puts, work.schema).coalesce(1), mark)
         return True
     kept = rows.filter(pa.array([key not in fresh for key in there], pa.bool_()))
-    whole = frame_of(work.spark, pa.concat_tables([kept, puts]), work.schema).coalesce(1)
+    whole = to_frame(work.spark, pa.concat_tables([kept, puts]), work.schema).coalesce(1)
     overwrite_rows(work.ref, whole, mark, schema=False)
     return True
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 _FROM, _TO, _WAS, _AT = "_mirror_from", "_mirror_to", "_mirror_was", "_mirror_at"
 _COMES, _PLACE = "_mirror_comes", "_mirror_place"
-_ENDS, _TOUCHED = "_mirror_ends", "_mirror_touched"
+_ENDS, _CHANGED = "_mirror_ends", "_mirror_changed"
 _BEFORE = -1  # what was open before a window stands before all that it opens
 
 
@@ -149,15 +149,15 @@ def _ops_of_states(events: DataFrame, work: WindowWork, by: Sequence[str]) -> Da
     key = Window.partitionBy(*map(quote, by))
     states = states.withColumn(_ENDS, opens & closes & was).withColumns(
         {
-            _TOUCHED: f.max(_ENDS).over(key),
+            _CHANGED: f.max(_ENDS).over(key),
             _PLACE: f.row_number().over(key.orderBy(f.desc(_ENDS))),
         }
     )
     adds, none = f.array(f.lit(ADD)), f.array().cast("array<int>")
     ops = (
         f.when(~opens, f.array(f.lit(WRONG)) if work.exact else none)
-        .when(was & ~f.col(_TOUCHED), none)
-        .when(f.col(_TOUCHED) & (f.col(_PLACE) == 1), f.concat(f.array(f.lit(DROP)), adds))
+        .when(was & ~f.col(_CHANGED), none)
+        .when(f.col(_CHANGED) & (f.col(_PLACE) == 1), f.concat(f.array(f.lit(DROP)), adds))
         .otherwise(adds)
     )
     return states.withColumn(OP, f.explode(ops.cast("array<tinyint>"))).select(

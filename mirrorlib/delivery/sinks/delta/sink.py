@@ -91,7 +91,7 @@ class _WindowCommitter(Committer[WindowWork, int]):
         self._ref = refer(target, parse_name(delivery.stream.table))
         self._rows: int | None = None  # None where the commit tells
 
-    def look(self) -> tuple[WindowWork, int | None]:
+    def read_state(self) -> tuple[WindowWork, int | None]:
         """See the target, which is made when there is none."""
         delivery, ref = self._delivery, self._ref
         spark, stream = delivery.spark, delivery.stream
@@ -117,8 +117,8 @@ class _WindowCommitter(Committer[WindowWork, int]):
         check_untouched(work)
         return work, None
 
-    def write(self, seen: WindowWork) -> None:
-        work = seen
+    def write(self, before: WindowWork) -> None:
+        work = before
         if changed_keys(work) is not None:  # nothing is said of keys until the window is there
             keep_keys(work.spark, work.ref.sql, work.found.properties, Keys())
         stated = work.delivery.stated_rows
@@ -127,26 +127,26 @@ class _WindowCommitter(Committer[WindowWork, int]):
         with configured(work.spark, {}, SMALL_COMMIT if small else {}):
             self._rows = self._write(work)
 
-    def has_moved(self, seen: WindowWork) -> bool:
-        log = open_log(seen.spark, seen.ref, seen.found.location)
-        return log.newest(seen.last.newest) != seen.last.newest
+    def has_moved(self, before: WindowWork) -> bool:
+        log = open_log(before.spark, before.ref, before.found.location)
+        return log.newest(before.last.newest) != before.last.newest
 
-    def prove(self, seen: WindowWork) -> int | None:
-        number, stream = seen.plan.number, seen.stream
+    def prove(self, before: WindowWork) -> int | None:
+        number, stream = before.plan.number, before.stream
         last = prove_window(
-            open_log(seen.spark, seen.ref, seen.found.location),
+            open_log(before.spark, before.ref, before.found.location),
             stream.uuid,
             number,
-            seen.last,
+            before.last,
             what=f"window {number}",
             table=stream.table,
-            next_step=seen.set_right,
+            next_step=before.set_right,
         )
         if last is None:
             return None
-        keys = changed_keys(seen)
+        keys = changed_keys(before)
         if keys is not None:
-            keep_keys(seen.spark, seen.ref.sql, {}, keys)
+            keep_keys(before.spark, before.ref.sql, {}, keys)
         rows = last.rows if self._rows is None else self._rows
         facts = (stream.table, number, last.version, rows)
         _LOG.info("%s: window %d written as version %d, %d rows", *facts)

@@ -63,7 +63,7 @@ class WindowWork:
     @property
     def fresh(self) -> bool:
         """Say whether no window was written to the table yet."""
-        return self.last.facts is None and self.last.whole
+        return self.last.facts is None and self.last.complete
 
     @property
     def upto(self) -> int:
@@ -103,7 +103,7 @@ class WindowWork:
     @property
     def known(self) -> bool:
         """Say whether `upto` is true, so that a row which came after it and is there already is there twice."""
-        return self.exact or self.last.facts is not None or self.last.whole
+        return self.exact or self.last.facts is not None or self.last.complete
 
     @property
     def set_right(self) -> str:

@@ -38,7 +38,7 @@ _HELD = 10_000  # rows of one key that one commit has taken away
 # Rows that are taken away come before those that are added: an image meets the other one of its update.
 _ORDER = {PRE: 0, DELETE: 1, POST: 2, INSERT: 3}
 _KEY, _ROW, _PLACE, _MOMENT = "_mirror_key", "_mirror_row", "_mirror_place", "_mirror_moment"
-_TOLD = {
+_TYPE_NAMES = {
     "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "char", "varchar",
     "date", "timestamp", "timestamp_ntz", "variant", "void", "struct", "array", "map",
 }  # fmt: skip
@@ -182,7 +182,7 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
 
 
 def _check(kind: DataType, column: str, table: str) -> None:
-    odd = next((one for one in types_in(kind) if name_of(one) not in _TOLD), None)
+    odd = next((one for one in types_in(kind) if name_of(one) not in _TYPE_NAMES), None)
     if odd is not None:
         msg = "a column of this type cannot be told in JSON"
         step = "Change its type, or export the table to a receiver that takes it."

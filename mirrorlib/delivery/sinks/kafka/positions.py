@@ -51,7 +51,7 @@ class _Record:
     """
 
     window: int
-    lane: tuple[str, str, str]
+    route: tuple[str, str, str]
     lineage: str = ""
     turn: int = 0
     ordinal: int = 0
@@ -82,7 +82,7 @@ class Positions:
         self._lock = threading.Lock()
         self._read_to: dict[int, int] = {}  # by partition
         self._records: dict[str, _Record] = {}  # the last of each stream
-        self._lanes: set[tuple[str, str, str]] = set()
+        self._routes: set[tuple[str, str, str]] = set()
 
     def find(self, stream: Stream, scene: Scene) -> Position:
         """Find how far a stream has come."""
@@ -98,24 +98,24 @@ class Positions:
                 for uuid, record in records:
                     if record.window >= self._records.get(uuid, record).window:
                         self._records[uuid] = record
-                    self._lanes.add(record.lane)
+                    self._routes.add(record.route)
         with self._lock:
             return self._position(stream, scene.topic)
 
     def _position(self, stream: Stream, topic: str) -> Position:
         """Say what the records tell; a record of an older version tells of no order."""
-        lane = (stream.consumer, stream.table, topic)
+        route = (stream.consumer, stream.table, topic)
         known = self._records.get(stream.uuid)
         turns = {
             record.turn: (uuid, record)
             for uuid, record in self._records.items()
-            if record.turn and (record.lane, record.lineage) == (lane, stream.lineage)
+            if record.turn and (record.route, record.lineage) == (route, stream.lineage)
         }
         uuid, last = turns[max(turns)] if turns else (stream.uuid, None)
         later = last is not None and not comes_after(stream, last.ordinal, last.began_at)
         return Position(
             window=known.window if known else 0,
-            begun=not self._lanes.isdisjoint({lane, (*lane[:2], "")}),
+            begun=not self._routes.isdisjoint({route, (*route[:2], "")}),
             turn=(known.turn if known else 0) or max(turns, default=0) + 1,
             overtaken=uuid != stream.uuid and later,
         )
@@ -193,7 +193,7 @@ def _read(value: bytes) -> _Record | None:
         window = record["window"]
     except (ValueError, KeyError, TypeError):
         return None
-    lane = (record.get("consumer", ""), record.get("table", ""), record.get("topic", ""))
+    route = (record.get("consumer", ""), record.get("table", ""), record.get("topic", ""))
     order = (record.get("turn", 0), record.get("ordinal", 0), record.get("began_at", ""))
-    known = _Record(window, lane, record.get("lineage", ""), *order)
+    known = _Record(window, route, record.get("lineage", ""), *order)
     return known if isinstance(window, int) else None

@@ -51,9 +51,9 @@ def transactional_id(stream: Stream, topic: str) -> str:
     Not by the stream's uuid, nor by the id of a table that was made anew: when a stream is rewound, the new one has
     to fence off a late runner of the old one.
     """
-    lane = json.dumps([stream.consumer, stream.table, stream.lineage, topic]).encode()
+    route = json.dumps([stream.consumer, stream.table, stream.lineage, topic]).encode()
     names = (TableName(None, stream.consumer).segment, parse_name(stream.table).segment)
-    return ".".join(("mirrorlib", *names, hashlib.sha256(lane).hexdigest()[:16]))
+    return ".".join(("mirrorlib", *names, hashlib.sha256(route).hexdigest()[:16]))
 
 
 class _Heard:

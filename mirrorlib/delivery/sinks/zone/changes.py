@@ -14,7 +14,7 @@ and inserted several times) are a delete and inserts. Without keys there are ins
 
 A mirror whose keys repeat, as inserts by marker 0 let them, changes and deletes all rows of a key at once,
 and so do its markers. Where only some of them were changed, in a table whose key does not tell its rows
-apart, no marker says so: `check_whole` refuses that, by how many rows readers hold of each key. Neither can
+apart, no marker says so: `check_all_rows` refuses that, by how many rows readers hold of each key. Neither can
 be told from it what a mirror with `quiet_updates` or a net window leaves out of repeated keys.
 """
 
@@ -135,7 +135,7 @@ def tells_rows(data: pa.Table) -> bool:
     return pc.all(pc.equal(data[net.KIND], net.INSERT)).as_py() is False
 
 
-def check_whole(data: pa.Table, keys: Sequence[str], held: pa.Table, table: str) -> None:
+def check_all_rows(data: pa.Table, keys: Sequence[str], held: pa.Table, table: str) -> None:
     """See that whatever a window changed or deleted of a key, all of its rows were.
 
     *held* says how many rows readers hold of its keys, as `COUNT`; of a key that is not among them, none.

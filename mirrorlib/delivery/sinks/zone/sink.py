@@ -42,7 +42,7 @@ from mirrorlib.delivery.sinks.zone.batch import (
 from mirrorlib.delivery.sinks.zone.changes import (
     bare_rows,
     change_rows,
-    check_whole,
+    check_all_rows,
     replacing_rows,
     tells_rows,
 )
@@ -137,7 +137,7 @@ class ZoneSink:
             if data.num_rows:
                 check_columns(last, delivery)
             if keys and tells_rows(data):
-                check_whole(data, keys, known.count(number, data), stream.table)
+                check_all_rows(data, keys, known.count(number, data), stream.table)
             rows = change_rows(data, keys, stream.table)
             if not rows.num_rows:
                 return 0
