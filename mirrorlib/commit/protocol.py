@@ -1,10 +1,10 @@
-"""Carry out one plan by one commit, whoever else is at it: read its state, write, prove; void where it cannot be carried out.
+"""Carry out one plan by one commit, whoever else is at it: read the state, write, prove; void where that cannot be.
 
 In: a `Committer`: a batch of change files, a window of a feed, a round of a derived table. Out: what its commit tells.
 Promise: the plan has one effect, or none. Its commit has a mark that Delta takes once, and skips later without a word;
 so what became of it is read from the table's log before and after, never guessed (docs/architecture.md, "The commit
-protocol"). A failure is told only where nobody has committed since the state was read: another commit explains any failure, and
-everything is read anew.
+protocol"). A failure is told only where nobody has committed since the state was read: another commit explains any,
+and everything is read anew.
 """
 
 from __future__ import annotations
