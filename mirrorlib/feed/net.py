@@ -100,8 +100,9 @@ def _fold_keys(
     from pyspark.sql import functions as f
 
     sign, others = f.col(helpers.sign), [name for name in columns if name not in keys]
+    # Those that go come first.
     alike = Window.partitionBy(*map(quote, keys), helpers.bits, *map(quote, others)).orderBy(
-        helpers.sign  # those that go come first
+        helpers.sign
     )
     rows = rows.withColumn(helpers.bits, f.xxhash64(*map(quote, columns))).withColumns(
         {

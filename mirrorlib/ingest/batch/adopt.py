@@ -19,10 +19,10 @@ from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.table import find_table
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
+from mirrorlib.ingest.batch.spark_reader import Stage, read_frame
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identity
-from mirrorlib.ingest.rows.spark_reader import Stage, read_frame
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.entries import Plan, new_attempt
 from mirrorlib.landing.columns import INSERT

@@ -34,10 +34,10 @@ from mirrorlib.ingest.batch.outcome import (
     standing_cause,
 )
 from mirrorlib.ingest.batch.snapshot import stage_snapshot
+from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.report import Kind
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
-from mirrorlib.ingest.rows.spark_reader import Stage
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import Done, Entry, Plan, new_attempt
 

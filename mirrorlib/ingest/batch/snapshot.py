@@ -24,11 +24,11 @@ from mirrorlib.delta.table import read_table
 from mirrorlib.errors import ForeignWriteError, SnapshotError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.open_batch import Prepared
+from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is
 from mirrorlib.ingest.batch.stage import stage_inserts
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.read import check_identity
-from mirrorlib.ingest.rows.spark_reader import Stage, read_frame, reads_as_it_is
 from mirrorlib.ingest.work import Work
 
 if TYPE_CHECKING:

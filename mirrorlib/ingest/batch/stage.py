@@ -21,10 +21,10 @@ from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.sessions import ARROW_FRAMES, file_reader, spark_generation
 from mirrorlib.ingest.batch.fold import fold_frame, fold_partially, fold_rows
 from mirrorlib.ingest.batch.open_batch import Prepared, rows_of
+from mirrorlib.ingest.batch.spark_reader import Stage, read_frame
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.partial import check_lists
 from mirrorlib.ingest.rows.read import check_identity
-from mirrorlib.ingest.rows.spark_reader import Stage, read_frame
 from mirrorlib.landing.columns import DELETE, INSERT, UPSERT
 
 if TYPE_CHECKING:

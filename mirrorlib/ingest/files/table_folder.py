@@ -220,10 +220,8 @@ def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Optio
     evolution = options.evolution
     if metadata.plain and options.plain_evolution != "add":
         evolution = "strict"
-    elif (
-        metadata.plain and evolution == "strict"
-    ):  # there, types may change where columns are added
-        evolution = "add"
+    elif metadata.plain and evolution == "strict":
+        evolution = "add"  # there, types may change where columns are added
     conditional = metadata.conditional_update if options.conditional_updates else None
     return Policies(
         keys=metadata.stated_keys,
