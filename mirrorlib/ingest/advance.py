@@ -34,10 +34,10 @@ from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt
 
 CHANGED = "_metadata.json has changed while the table was applied. The next run goes by it."
-Told = TypeVar("Told")
+Reported = TypeVar("Reported")
 
 
-class Course(ABC, Generic[Told]):
+class Course(ABC, Generic[Reported]):
     """What becomes of one table's batches; *proven* is what `check_same_zone` has told a run before."""
 
     view: FolderView
@@ -69,37 +69,30 @@ class Course(ABC, Generic[Told]):
         """Let a batch that was opened come; return the newest one, and the folder since."""
 
     @abstractmethod
-    def end(self, opened: OpenedFolder, coming: Next) -> Told:
+    def end(self, opened: OpenedFolder, coming: Next) -> Reported:
         """End where nothing can be applied now."""
 
 
-def advance_table(work: Work, opened: OpenedFolder, course: Course[Told]) -> Told:
+def advance_table(work: Work, opened: OpenedFolder, course: Course[Reported]) -> Reported:
     """Go from batch to batch, as far as the folder goes.
 
     Raises:
         MirrorError: the table cannot go on; what came before stays, and the course knows it.
 
     """
-    view = course.view
     entry = newest_entry(work.journal, work.lives if work.life.uuid else (), opened.metadata)
     # Else a pending plan's files would not be found, or another zone's would void it.
-    course.warn(*check_same_zone(work, view, entry, course.proven))
+    course.warn(*check_same_zone(work, course.view, entry, course.proven))
     entry, opened = course.begin(work, entry, opened)
     refuse_changed_source(work.table, entry)
     bars = {} if work.options.retry else bars_of(entry)
-    # Every listing is judged before the next plan: from then on, what it has shown counts as known.
+    judged: OpenedFolder | None = None
     while goes_on(work, opened):
         check_policies(work, opened, entry)
-        changed = changed_since(work, opened, entry)
-        told = [
-            f"{n} was applied and has been changed since; it is not read again" for n in changed
-        ]
-        course.warn(*told)
-        if view.incremental is not None:
-            view.incremental.keep(*told)
-        evidence = judge_changes(work, opened, entry, changed)
+        evidence = "" if opened is judged else _judge(work, opened, entry, course)
         if evidence:
             return course.end(opened, Next(state="blocked", reason=evidence))
+        judged = opened
         work, standing, position = course.stand(work, entry)
         coming = open_next(work, entry, standing, opened, position, bars)
         course.warn(*coming.warnings)
@@ -111,6 +104,18 @@ def advance_table(work: Work, opened: OpenedFolder, course: Course[Told]) -> Tol
         if entry is not None and entry.done is not None and entry.done.outcome == "void":
             bars |= bars_of(entry)
     return course.end(opened, Next(state="behind", reason=CHANGED))
+
+
+def _judge(work: Work, opened: OpenedFolder, entry: Entry | None, course: Course[Reported]) -> str:
+    """Judge a listing before the next plan: from then on, what it has shown counts as known."""
+    changed = changed_since(work, opened, entry)
+    warnings = [
+        f"{n} was applied and has been changed since; it is not read again" for n in changed
+    ]
+    course.warn(*warnings)
+    if course.view.incremental is not None:
+        course.view.incremental.keep(*warnings)
+    return judge_changes(work, opened, entry, changed)
 
 
 class Applying(Course[TableReport]):
