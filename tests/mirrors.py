@@ -112,7 +112,7 @@ class Mirror:
     def run_until(self, step: str, when: str) -> None:
         """Apply, and die at a step."""
         try:
-            self.apply(observe=at(step, when, _die))
+            self.apply(observe=at(step, when, die))
         except Killed:
             return
         msg = f"the run never came to {step}"
@@ -122,11 +122,11 @@ class Mirror:
         self, statement: str, step: str, when: str, end: str, end_when: str
     ) -> None:
         """Apply, let somebody else run SQL at one step, and die at another."""
-        meddle, die = at(step, when, lambda: self.do(statement)), at(end, end_when, _die)
+        meddle, end_it = at(step, when, lambda: self.do(statement)), at(end, end_when, die)
 
         def observe(event: Event) -> None:
             meddle(event)
-            die(event)
+            end_it(event)
 
         with suppress(Killed):
             self.apply(observe=observe)
@@ -303,5 +303,6 @@ def at(step: str, when: str, action: Callable[[], object]) -> Observer:
     return observe
 
 
-def _die() -> None:
+def die() -> None:
+    """End a runner."""
     raise Killed

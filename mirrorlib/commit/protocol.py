@@ -3,8 +3,7 @@
 In: a `Committer`: a batch of change files, a window of a feed, a round of a derived table. Out: what its commit tells.
 Promise: the plan has one effect, or none. Its commit has a mark that Delta takes once, and skips later without a word;
 so what became of it is read from the table's log before and after, never guessed (docs/architecture.md, "The commit
-protocol"). A failure is told only where nobody has committed since the state was read: another commit explains any,
-and everything is read anew.
+protocol"). A failure is not told where a commit that came since the state was read explains it: all is read anew.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class Committer(ABC, Generic[Before, Ended]):
         raise failure
 
     @abstractmethod
-    def has_moved(self, before: Before) -> bool:
-        """Say whether anybody has committed to the table since the state *before*."""
+    def is_overtaken(self, before: Before, failure: Exception) -> bool:
+        """Say whether a commit that came after the state *before* explains a failure."""
 
     @abstractmethod
     def prove(self, before: Before) -> Ended | None:
@@ -60,7 +59,7 @@ def commit_plan(committer: Committer[Before, Ended], what: str, table: str) -> E
         try:
             _write_or_void(committer, before)
         except Exception as exc:
-            if not committer.has_moved(before):
+            if not committer.is_overtaken(before, exc):
                 raise
             _LOG.info("%s: %s met another commit and is tried again", table, what)
             failure = exc
@@ -78,6 +77,6 @@ def _write_or_void(committer: Committer[Before, Ended], before: Before) -> None:
     try:
         committer.write(before)
     except Exception as exc:
-        if committer.has_moved(before):
+        if committer.is_overtaken(before, exc):
             raise
         committer.void(exc)

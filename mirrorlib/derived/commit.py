@@ -30,7 +30,7 @@ from mirrorlib.derived.job import (
 )
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
 from mirrorlib.derived.sources import Round, SourceTable, end_round
-from mirrorlib.errors import TableBusyError
+from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.keys.value import Keys
 
 _LOG = logging.getLogger(__name__)
@@ -58,6 +58,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         self.planned = planned
         self.target: DerivedTarget | None = target  # as it was found, for the first look
         self.differ = False  # the table's keys will be others
+        self.ready = target.last.newest  # the version that is made ready for the round
 
     def read_state(self) -> tuple[DerivedTarget, None]:
         target, self.target = self.target or open_target(self.job), None
@@ -71,6 +72,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
 
     def write(self, before: DerivedTarget) -> None:
         job = self.job
+        self.ready = before.last.newest
         self.computed = computed = compute(job, self.planned, before)
         keys = computed.keys.keys
         job.lease.check()
@@ -80,6 +82,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         self.differ = said != keys_property(keys).get(KEYS_PROPERTY)
         if self.differ:  # until the commit it would not be true
             keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
+        self.ready = self._log(before).newest(self.ready) or 0
         self.written = self._write(before, computed, table)
 
     def _write(
@@ -102,8 +105,10 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         by = keys.primary if keys.unique and same and before.pure else ()
         return write_difference(job, table, difference(computed.old, computed.new, by), by, mark)
 
-    def has_moved(self, before: DerivedTarget) -> bool:
-        return self._log(before).newest(before.last.newest) not in {before.last.newest, None}
+    def is_overtaken(self, before: DerivedTarget, failure: Exception) -> bool:
+        if isinstance(failure, MirrorError):
+            return False
+        return self._log(before).newest(self.ready) not in {self.ready, None}
 
     def prove(self, before: DerivedTarget) -> DeriveReport:
         job, planned = self.job, self.planned

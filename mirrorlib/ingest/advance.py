@@ -53,6 +53,10 @@ class Course(ABC, Generic[Reported]):
     ) -> tuple[Entry | None, OpenedFolder]:
         """End the plan of a runner that was stopped in the middle; return the newest batch, and the folder since."""
 
+    def keep_zone(self, work: Work, entry: Entry | None) -> None:
+        """Remember that the zone has proven to be the one that the table was filled from."""
+        del work, entry
+
     @abstractmethod
     def stand(self, work: Work, entry: Entry | None) -> tuple[Work, Standing, Mapping[str, int]]:
         """See what the next batch stands on, behind which files, and whom the table is for from now on."""
@@ -83,8 +87,12 @@ def advance_table(work: Work, opened: OpenedFolder, course: Course[Reported]) ->
     entry = newest_entry(work.journal, work.lives if work.life.uuid else (), opened.metadata)
     # Else a pending plan's files would not be found, or another zone's would void it.
     course.warn(*check_same_zone(work, course.view, entry, course.proven))
+    pending = entry is not None and entry.done is None
     entry, opened = course.begin(work, entry, opened)
     refuse_changed_source(work.table, entry)
+    if pending:  # its own files count as applied only now
+        course.warn(*check_same_zone(work, course.view, entry, course.proven))
+    course.keep_zone(work, entry)
     bars = {} if work.options.retry else bars_of(entry)
     judged: OpenedFolder | None = None
     while goes_on(work, opened):
@@ -99,9 +107,10 @@ def advance_table(work: Work, opened: OpenedFolder, course: Course[Reported]) ->
         if coming.prepared is None:
             return course.end(opened, coming)
         check_emptiness(work, coming, coming.prepared)
+        before = entry
         entry, opened = course.take(work, entry, standing, opened, coming)
         refuse_changed_source(work.table, entry)
-        if entry is not None and entry.done is not None and entry.done.outcome == "void":
+        if entry is not before and entry and entry.done and entry.done.outcome == "void":
             bars |= bars_of(entry)
     return course.end(opened, Next(state="behind", reason=CHANGED))
 
@@ -139,11 +148,14 @@ class Applying(Course[TableReport]):
         pending = entry is not None and entry.done is None
         if entry is not None and pending:
             entry = self._progress.add(entry.plan, carry_out(work, entry.plan, None, {}))
+        again = pending or work.source.policies.by_time
+        return entry, self.view.open(full=pending) if again else opened
+
+    def keep_zone(self, work: Work, entry: Entry | None) -> None:
+        """Write a move of plain files down, and what later runs need not prove again."""
         if self.view.history.moves():
             self.view.history.keep_move()
         self._progress.proven = proof_of(work, entry)
-        again = pending or work.source.policies.by_time
-        return entry, self.view.open(full=pending) if again else opened
 
     def stand(self, work: Work, entry: Entry | None) -> tuple[Work, Standing, Mapping[str, int]]:
         """See that nobody else has written, and let the table remember whom it is for."""

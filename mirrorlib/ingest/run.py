@@ -232,5 +232,5 @@ def _open(
     opened = view.open()
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
     progress.listing = "incremental" if opened.partial else "full"
-    progress.warn(*opened.warnings)
+    progress.warnings = list(dict.fromkeys(opened.warnings))
     return view, opened

@@ -67,7 +67,8 @@ class Values:
         """Find the files of a folder that are called by a number, `000001.json`, in order; others are nobody's."""
         listed = self.state.list_folder(folder)
         found = [(file.name.removesuffix(".json"), file) for file in listed.files] if listed else []
-        return {int(stem): one.path for stem, one in found if stem.isdecimal() and stem != one.name}
+        numbers = [(int(stem), one) for stem, one in found if stem.isdecimal()]
+        return {number: one.path for number, one in numbers if one.name == f"{number:06d}.json"}
 
     def read_status(self, path: str) -> dict[str, Any]:
         """Return the last word about something; empty when there is none that can be read: nothing rests on it."""

@@ -109,7 +109,6 @@ def vacuum_tables(
     """
     place = Target.of(target, catalog=catalog, state=state)
     own, elsewhere = registries(open_store(place.state)), cache(_elsewhere)
-    given = timedelta(hours=hours or 0)
 
     def vacuum(name: str, address: str) -> Vacuumed:
         """Do one table."""
@@ -120,7 +119,11 @@ def vacuum_tables(
                 folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
                 if folder != place.state:
                     streams += [each for each in elsewhere(folder) if each.table == below]
-            kept = given if hours is not None else retention_of(table.commits, FILE_RETENTION)
+            kept = (
+                timedelta(hours=hours)
+                if hours is not None
+                else retention_of(table.commits, FILE_RETENTION)
+            )
             losers = _losers(table.commits, streams, datetime.now(UTC) - kept + _CLOCKS)
             told = _judge(name, losers, dry_run=dry_run, force=force)
             if told.state == "refused":

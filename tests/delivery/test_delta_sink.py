@@ -20,7 +20,7 @@ import pytest
 from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
-from mirrorlib.delivery.sinks.delta import open_sink, rewrite, sink
+from mirrorlib.delivery.sinks.delta import merge, open_sink, rewrite, sink
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.journal import registry
@@ -654,6 +654,32 @@ def test_a_late_runner_of_an_earlier_stream_writes_nothing_where_no_lock_is(
     assert "was rewound since" in report.reason
     assert 2 == len(copy.windows())
     assert (copy.stream.uuid, 1) == copy.windows()[-1]
+
+
+@pytest.mark.parametrize("mode", ["current", "scd2"])
+def test_a_window_that_meets_another_commit_is_staged_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """What an earlier try has staged is in nobody's way."""
+    source = Source(spark, tmp_path, "v bigint").run("INSERT INTO {t} VALUES (1), (1), (2)")
+    copy = Receiver(source, mode, keys=())
+    copy.take()
+    source.run("DELETE FROM {t} WHERE v = 2").run("INSERT INTO {t} VALUES (3)")
+    real, met = merge.commit_staged, []
+
+    def commit(*given: Any, **named: Any) -> None:
+        if not met:
+            met.append(1)
+            spark.sql(f"ALTER TABLE delta.`{copy.path}` SET TBLPROPERTIES ('a' = 'b')")
+            msg = "as Delta says of a conflict"
+            raise RuntimeError(msg)
+        real(*given, **named)
+
+    monkeypatch.setattr(merge, "commit_staged", commit)
+    copy.take()
+    assert [1] == met
+    if mode == "current":
+        assert source.rows() == copy.rows()
 
 
 @pytest.mark.thorough

@@ -17,6 +17,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.landing.footer import Hashing, end_of
+from mirrors import Killed, at, die
 from tables import read_rows
 
 if TYPE_CHECKING:
@@ -252,3 +253,43 @@ def test_parquet_is_told_by_its_end(tmp_path: Path) -> None:
             with path.open("rb") as file:
                 found.add(end_of(file, path.stat().st_size))
     assert 4 == len(found)
+
+
+def killed_behind_its_commit(spark: SparkSession, zone: Path, target: str) -> None:
+    """Apply, and die before the outcome is written down."""
+    with pytest.raises(Killed):
+        mirrorlib.apply(
+            spark, str(zone), target, settle=0, plain_folders="append",
+            observe=at("commit", "after", die),
+        )  # fmt: skip
+
+
+def test_another_zone_does_not_go_on_behind_a_commit_whose_runner_died(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What the batch has applied counts only once its outcome is known, and is compared then."""
+    target, name = str(tmp_path / "target"), f"{FIRST}.parquet"
+    put(tmp_path / "z1", name, 1)
+    put(tmp_path / "z2", name, 2)
+    put(tmp_path / "z2", name.replace("1.", "2."), 3)
+    killed_behind_its_commit(spark, tmp_path / "z1", target)
+
+    for options in ({}, {"moved_from": str(tmp_path / "z1")}):
+        refused = apply(spark, tmp_path / "z2", target, **options)
+
+        assert ("failed", "FileChangedError", name) == (refused.state, refused.error, refused.file)
+        assert [1] == ids(spark, target)
+
+
+def test_a_plain_folder_that_was_moved_behind_such_a_commit_is_known_from_then_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The move is written down although the batch was the only one from the old root."""
+    target, old, new = str(tmp_path / "target"), tmp_path / "old", tmp_path / "new"
+    put(old, "a.csv", 1, metadata=None)
+    killed_behind_its_commit(spark, old, target)
+    old.rename(new)
+
+    for options in ({"moved_from": str(old)}, {}):
+        assert "current" == apply(spark, new, target, **options).state
+        assert [1] == ids(spark, target)

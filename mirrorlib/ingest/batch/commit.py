@@ -93,7 +93,9 @@ class _BatchCommitter(Committer[int | None, Commit]):
         del before
         _commit(self.attempt, self.prepared or _take_up(self.attempt))
 
-    def has_moved(self, before: int | None) -> bool:
+    def is_overtaken(self, before: int | None, failure: Exception) -> bool:
+        if isinstance(failure, MirrorError):  # a broken file is one, whoever commits
+            return False
         return self.attempt.work.log.newest(at_least=-1 if before is None else before) != before
 
     def void(self, failure: Exception) -> None:

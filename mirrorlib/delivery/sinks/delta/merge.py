@@ -21,6 +21,7 @@ from mirrorlib.delta.columns import sized_column
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.feed.net import VERSION, count_changes
 from mirrorlib.identifiers import quote
+from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.streams import snapshot_command
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def stage_rows(
 
     Rows will be matched by *keys*.
     """
-    path = f"{work.delivery.folder}/{name}"
+    path = f"{work.delivery.folder}/{name}-{new_attempt()}"  # each try has its own
     return stage_frame(work.spark, work.delivery.scratch, path, frame, keys, ops)
 
 

@@ -28,7 +28,7 @@ from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_made, find_target, open_log, refer
-from mirrorlib.errors import StoreError, TableBusyError
+from mirrorlib.errors import MirrorError, StoreError, TableBusyError
 from mirrorlib.journal.streams import Stream
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
@@ -127,8 +127,11 @@ class _WindowCommitter(Committer[WindowWork, int]):
         with configured(work.spark, {}, SMALL_COMMIT if small else {}):
             self._rows = self._write(work)
 
-    def has_moved(self, before: WindowWork) -> bool:
+    def is_overtaken(self, before: WindowWork, failure: Exception) -> bool:
+        """Any commit explains Delta's failure, another runner's window ours."""
         log = open_log(before.spark, before.ref, before.found.location)
+        if isinstance(failure, MirrorError):
+            return read_last_commit(log).version != before.last.version
         return log.newest(before.last.newest) != before.last.newest
 
     def prove(self, before: WindowWork) -> int | None:
