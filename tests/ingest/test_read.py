@@ -61,12 +61,12 @@ def listed(orders: TableWriter, path: Path) -> StoredFile:
     return file
 
 
-def landed(orders: TableWriter, path: Path, *, whole: bool = True, **policies: object) -> Landed:
+def landed(orders: TableWriter, path: Path, *, decode: bool = True, **policies: object) -> Landed:
     """Open a file."""
-    return read_landed(source(orders, **policies), listed(orders, path), whole=whole)
+    return read_landed(source(orders, **policies), listed(orders, path), decode=decode)
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("decode", [True, False])
 @pytest.mark.parametrize(
     "kind",
     [
@@ -77,14 +77,14 @@ def landed(orders: TableWriter, path: Path, *, whole: bool = True, **policies: o
     ids=str,
 )  # fmt: skip
 def test_markers_are_read_from_any_type(
-    orders: TableWriter, kind: pa.DataType, whole: bool
+    orders: TableWriter, kind: pa.DataType, decode: bool
 ) -> None:
     """By value, not by type or position; rows are counted by marker."""
     path = orders.file(
         [{"id": i} for i in range(5)], [0, 1, 2, 4, 4], marker_type=kind, marker_at="first"
     )
 
-    found = landed(orders, path, whole=whole)
+    found = landed(orders, path, decode=decode)
 
     assert {0: 1, 1: 1, 2: 1, 4: 2} == found.counts
     assert ["id"] == [column.name for column in found.schema.columns]
@@ -173,9 +173,9 @@ def test_the_row_is_counted_over_row_groups(orders: TableWriter) -> None:
     markers = [0] * 9 + [7]
     path = orders.file([{"id": i} for i in range(10)], markers, parquet={"row_group_size": 3})
 
-    for whole in (True, False):
+    for decode in (True, False):
         with pytest.raises(MarkerError) as caught:
-            landed(orders, path, whole=whole)
+            landed(orders, path, decode=decode)
         assert 9 == caught.value.row
 
 
@@ -247,9 +247,9 @@ def test_a_file_that_is_replaced_while_it_is_read_is_noticed(orders: TableWriter
         check_identity(source(orders), file)
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("decode", [True, False])
 def test_a_file_removed_since_it_was_listed_is_told_as_such(
-    orders: TableWriter, *, whole: bool
+    orders: TableWriter, *, decode: bool
 ) -> None:
     """Not as a store that cannot be reached."""
     path = orders.file([{"id": 1}])
@@ -257,7 +257,7 @@ def test_a_file_removed_since_it_was_listed_is_told_as_such(
     path.unlink()
 
     with pytest.raises(FileChangedError, match="the change file was removed"):
-        read_landed(source(orders), file, whole=whole)
+        read_landed(source(orders), file, decode=decode)
 
 
 def test_large_files_are_read_in_pieces(
@@ -267,7 +267,7 @@ def test_large_files_are_read_in_pieces(
     monkeypatch.setattr("mirrorlib.landing.parquet.ROWS_AT_A_TIME", 3)
     rows = [{"a.b": f"x{i}", "a": i, "id": i} for i in range(8)]
     path = orders.file(rows, [0, 4] * 4, parquet={"row_group_size": 5})
-    large = landed(orders, path, whole=False)
+    large = landed(orders, path, decode=False)
     column = large.schema.column("a")
 
     pieces = list(open_batches(source(orders), large))
@@ -291,7 +291,7 @@ def test_decoding_ends_as_soon_as_a_file_takes_more_memory_than_there_is_room_fo
     monkeypatch.setattr(parquet, "_ROWS_OF_TEXT", 10)
     path = orders.file([{"id": n, "v": "x" * 1000} for n in range(500)])
 
-    found = read_landed(source(orders), listed(orders, path), whole=True, room=25_000)
+    found = read_landed(source(orders), listed(orders, path), decode=True, room=25_000)
 
     assert (None, 500) == (found.rows, found.counts[0])
     assert 30 == sum(decoded)
@@ -306,7 +306,7 @@ def test_no_row_is_decoded_of_a_file_whose_columns_cannot_fit(
     same = pa.repeat(pa.scalar(7, pa.int64()), 10_000)
     path = orders.file(pa.table({"id": same, "v": same, "w": pa.nulls(10_000, pa.int64())}))
 
-    found = read_landed(source(orders), listed(orders, path), whole=True, room=200_000)
+    found = read_landed(source(orders), listed(orders, path), decode=True, room=200_000)
 
     assert (None, [], 240_000) == (found.rows, decoded, found.schema.decoded_bytes)
     assert 200_000 > path.stat().st_size
@@ -348,8 +348,8 @@ def test_the_row_of_a_misfit_is_counted_over_pieces(
     times = pa.array([1000] * 7 + [1001], pa.timestamp("ns"))
     path = orders.file(pa.table({"id": list(range(8)), "t": times}))
 
-    for whole in (True, False):
-        found = landed(orders, path, whole=whole)
+    for decode in (True, False):
+        found = landed(orders, path, decode=decode)
         column = found.schema.column("t")
         assert column is not None
         with pytest.raises(SchemaError) as caught:
@@ -357,8 +357,8 @@ def test_the_row_of_a_misfit_is_counted_over_pieces(
         assert (7, "t") == (caught.value.row, caught.value.column)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_days_of_an_old_calendar_are_left_to_spark(orders: TableWriter, whole: bool) -> None:
+@pytest.mark.parametrize("decode", [True, False])
+def test_days_of_an_old_calendar_are_left_to_spark(orders: TableWriter, decode: bool) -> None:
     """A file that Spark has written so is kept in memory only where all its days are the same in both."""
     told = {"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}
     old, new = (
@@ -366,10 +366,10 @@ def test_days_of_an_old_calendar_are_left_to_spark(orders: TableWriter, whole: b
         for day in (date(1582, 10, 14), date(1582, 10, 15))
     )
 
-    kept = landed(orders, orders.file(new), whole=whole)
-    left = landed(orders, orders.file(old), whole=whole)
+    kept = landed(orders, orders.file(new), decode=decode)
+    left = landed(orders, orders.file(old), decode=decode)
 
-    assert (whole, False) == (kept.rows is not None, left.rows is not None)
+    assert (decode, False) == (kept.rows is not None, left.rows is not None)
     column = left.schema.column("d")
     assert column is not None
     with pytest.raises(SchemaError, match="CORRECTED") as caught:

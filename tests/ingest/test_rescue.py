@@ -33,14 +33,14 @@ POLICIES = Policies(
 COLUMNS = (Column("id", pa.int64()), Column("V", pa.int64()), RESCUED_COLUMN)
 
 
-def opened(root: Path, rows: pa.Table, *, whole: bool = True) -> tuple[Source, Landed]:
+def opened(root: Path, rows: pa.Table, *, decode: bool = True) -> tuple[Source, Landed]:
     """Write a Parquet file and open it."""
     (root / "t").mkdir()
     pq.write_table(rows, root / "t" / "a.parquet")
     source = Source(zone=LocalStore(root), table="t", folder="t", policies=POLICIES)
     file = source.zone.stat("t/a.parquet")
     assert file is not None
-    return source, read_landed(source, file, whole=whole)
+    return source, read_landed(source, file, decode=decode)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_value_of_any_type_is_told(
     assert {"id": 2, "V": None, "_rescued_data": None} == found[1]
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("decode", [True, False])
 @pytest.mark.parametrize(
     "values, needed",
     [
@@ -88,13 +88,13 @@ def test_a_value_of_any_type_is_told(
     ],
 )
 def test_only_a_file_with_a_misfit_needs_to_be_rescued(
-    tmp_path: Path, values: pa.Array, *, needed: bool, whole: bool
+    tmp_path: Path, values: pa.Array, *, needed: bool, decode: bool
 ) -> None:
     """The others are for Spark's own reader; names have no case."""
-    source, landed = opened(tmp_path, pa.table({"id": [1, 2], "v": values}), whole=whole)
+    source, landed = opened(tmp_path, pa.table({"id": [1, 2], "v": values}), decode=decode)
 
     assert needed == needs_rescue(source, landed, COLUMNS)
-    if whole:
+    if decode:
         found = fitted_rows(source, landed, COLUMNS)
         assert needed == (found.column("_rescued_data").null_count < len(found))
         assert found.schema.types == [column.type for column in COLUMNS]
