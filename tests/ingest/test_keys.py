@@ -12,7 +12,7 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.source_identity import is_same_key
 from mirrorlib.ingest.files.table_folder import policies_of
 from mirrorlib.ingest.options import Options
-from mirrorlib.landing.check.zone import check_same_zone
+from mirrorlib.landing.check.zone import check_zone
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.names import sequence_name
 from mirrorlib.store import open_store
@@ -53,7 +53,7 @@ def test_a_column_whose_name_has_blanks_can_be_a_key(zone: ZoneWriter) -> None:
     prepared = prepare_files(source, [file], ())
 
     assert prepared.fault is None
-    report = check_same_zone(str(zone))
+    report = check_zone(str(zone))
     assert report.ok, str(report)
 
 

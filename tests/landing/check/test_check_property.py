@@ -295,7 +295,7 @@ def landed_files(zone: Path) -> list[Landed] | None:
         files = [
             file for partition in opened.listing.partitions.values() for file in partition.values()
         ]
-        return [read_landed(source, file, whole=True) for file in files]
+        return [read_landed(source, file, decode=True) for file in files]
     except MirrorError:
         return None
 
