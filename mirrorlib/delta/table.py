@@ -7,7 +7,7 @@ In: a `Target` and a table's name. Out: `TableRef` (how SQL, writers and the log
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -131,9 +131,8 @@ def find_target(spark: SparkSession, ref: TableRef) -> tuple[Found, StructType] 
     return found, schema
 
 
-def find_made(find: Callable[[], _Looked | None], table: str) -> _Looked:
-    """Look at a table that was made a moment ago; `ForeignWriteError` where somebody has removed it since."""
-    looked = find()
+def check_made(looked: _Looked | None, table: str) -> _Looked:
+    """Return what a look at a table tells that was just made; `ForeignWriteError` where somebody has removed it."""
     if looked is None:
         msg = "the table is gone as soon as it was made"
         raise ForeignWriteError(msg, table=table, next_step="Run again.")

@@ -25,7 +25,7 @@ from mirrorlib.delta.columns import is_same, sized_column
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
-from mirrorlib.delta.table import Found, find_made, find_target, open_log
+from mirrorlib.delta.table import Found, check_made, find_target, open_log
 from mirrorlib.derived.place import TablePlace
 from mirrorlib.derived.sources import Round, SourceTable
 from mirrorlib.errors import ForeignWriteError, SchemaError
@@ -142,7 +142,7 @@ def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
     owned = {VECTORS: "true", OWNER: job.name, **keys_property(keys)}
     properties, shown = {**feed_properties(FEED_DAYS), **owned}, job.place.shown
     make_table(job.session, job.place.ref, columns.fields, properties, shown)
-    return find_made(lambda: open_target(job).found, shown)
+    return check_made(open_target(job).found, shown)
 
 
 def check_columns(place: TablePlace, rows: DataFrame) -> None:

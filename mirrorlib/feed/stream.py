@@ -71,9 +71,8 @@ def stream_feed(
     found = find_feed_table(spark, address_of(table))
     refuse_losses(spark, found)
     commits = found.commits
-    if not commits.metadata_at(
-        commits.newest
-    ).has_feed:  # Spark would say so only when it has begun
+    # Spark would say so only when it has begun.
+    if not commits.metadata_at(commits.newest).has_feed:
         msg, step = "the table's change feed is off", "Switch it on: mirrorlib enable-feed TARGET"
         raise FeedError(msg, table=found.shown, next_step=step)
     options: dict[str, str | int | None] = {

@@ -38,155 +38,158 @@ Reported = TypeVar("Reported")
 
 
 class Course(ABC, Generic[Reported]):
-    """What becomes of one table's batches; *proven* is what `check_same_zone` has told a run before."""
+    """What becomes of one table's batches.
+
+    Attributes:
+        view: how its folder is read.
+        opened: the folder, as it was read last.
+        proven: what `check_same_zone` has told a run before.
+
+    """
 
     view: FolderView
+    opened: OpenedFolder
     proven: str | None = None
+
+    @property
+    @abstractmethod
+    def entry(self) -> Entry | None:
+        """Return the newest batch, once the course has begun."""
 
     @abstractmethod
     def warn(self, *warnings: str) -> None:
         """Note warnings, each once."""
 
     @abstractmethod
-    def begin(
-        self, work: Work, entry: Entry | None, opened: OpenedFolder
-    ) -> tuple[Entry | None, OpenedFolder]:
-        """End the plan of a runner that was stopped in the middle; return the newest batch, and the folder since."""
+    def begin(self, work: Work, entry: Entry | None) -> None:
+        """End the plan of a runner that was stopped in the middle, and read the folder as it is then."""
 
-    def keep_zone(self, work: Work, entry: Entry | None) -> None:
+    def keep_zone(self, work: Work) -> None:
         """Remember that the zone has proven to be the one that the table was filled from."""
-        del work, entry
+        del work
 
     @abstractmethod
-    def stand(self, work: Work, entry: Entry | None) -> tuple[Work, Standing, Mapping[str, int]]:
+    def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         """See what the next batch stands on, behind which files, and whom the table is for from now on."""
 
     @abstractmethod
-    def take(
-        self,
-        work: Work,
-        entry: Entry | None,
-        standing: Standing,
-        opened: OpenedFolder,
-        coming: Next,
-    ) -> tuple[Entry | None, OpenedFolder]:
-        """Let a batch that was opened come; return the newest one, and the folder since."""
+    def take(self, work: Work, standing: Standing, coming: Next) -> None:
+        """Let a batch that was opened come, and read the folder as it is then."""
 
     @abstractmethod
-    def end(self, opened: OpenedFolder, coming: Next) -> Reported:
+    def end(self, coming: Next) -> Reported:
         """End where nothing can be applied now."""
 
 
-def advance_table(work: Work, opened: OpenedFolder, course: Course[Reported]) -> Reported:
+def advance_table(work: Work, course: Course[Reported]) -> Reported:
     """Go from batch to batch, as far as the folder goes.
 
     Raises:
         MirrorError: the table cannot go on; what came before stays, and the course knows it.
 
     """
-    entry = newest_entry(work.journal, work.lives if work.life.uuid else (), opened.metadata)
+    lives = work.lives if work.life.uuid else ()
+    newest = newest_entry(work.journal, lives, course.opened.metadata)
     # Else a pending plan's files would not be found, or another zone's would void it.
-    course.warn(*check_same_zone(work, course.view, entry, course.proven))
-    pending = entry is not None and entry.done is None
-    entry, opened = course.begin(work, entry, opened)
-    refuse_changed_source(work.table, entry)
-    if pending:  # its own files count as applied only now
-        course.warn(*check_same_zone(work, course.view, entry, course.proven))
-    course.keep_zone(work, entry)
-    bars = {} if work.options.retry else bars_of(entry)
+    course.warn(*check_same_zone(work, course.view, newest, course.proven))
+    course.begin(work, newest)
+    refuse_changed_source(work.table, course.entry)
+    if newest is not None and newest.done is None:  # its own files count as applied only now
+        course.warn(*check_same_zone(work, course.view, course.entry, course.proven))
+    course.keep_zone(work)
+    bars = {} if work.options.retry else bars_of(course.entry)
     judged: OpenedFolder | None = None
-    while goes_on(work, opened):
-        check_policies(work, opened, entry)
-        evidence = "" if opened is judged else _judge(work, opened, entry, course)
+    while goes_on(work, course.opened):
+        before, opened = course.entry, course.opened
+        check_policies(work, opened, before)
+        evidence = "" if opened is judged else _judge(work, course)
         if evidence:
-            return course.end(opened, Next(state="blocked", reason=evidence))
+            return course.end(Next(state="blocked", reason=evidence))
         judged = opened
-        work, standing, position = course.stand(work, entry)
-        coming = open_next(work, entry, standing, opened, position, bars)
+        work, standing, position = course.stand(work)
+        coming = open_next(work, before, standing, opened, position, bars)
         course.warn(*coming.warnings)
         if coming.prepared is None:
-            return course.end(opened, coming)
+            return course.end(coming)
         check_emptiness(work, coming, coming.prepared)
-        before = entry
-        entry, opened = course.take(work, entry, standing, opened, coming)
-        refuse_changed_source(work.table, entry)
-        if entry is not before and entry and entry.done and entry.done.outcome == "void":
-            bars |= bars_of(entry)
-    return course.end(opened, Next(state="behind", reason=CHANGED))
+        course.take(work, standing, coming)
+        after = course.entry
+        refuse_changed_source(work.table, after)
+        if after is not before and after and after.done and after.done.outcome == "void":
+            bars |= bars_of(after)
+    return course.end(Next(state="behind", reason=CHANGED))
 
 
-def _judge(work: Work, opened: OpenedFolder, entry: Entry | None, course: Course[Reported]) -> str:
+def _judge(work: Work, course: Course[Reported]) -> str:
     """Judge a listing before the next plan: from then on, what it has shown counts as known."""
-    changed = changed_since(work, opened, entry)
+    changed = changed_since(work, course.opened, course.entry)
     warnings = [
         f"{n} was applied and has been changed since; it is not read again" for n in changed
     ]
     course.warn(*warnings)
     if course.view.incremental is not None:
         course.view.incremental.keep(*warnings)
-    return judge_changes(work, opened, entry, changed)
+    return judge_changes(work, course.opened, course.entry, changed)
 
 
 class Applying(Course[TableReport]):
     """Carry batches out, and keep count of them."""
 
-    def __init__(self, view: FolderView, progress: Progress) -> None:
-        """Take how the folder is looked into, and what is known about the table."""
+    def __init__(self, view: FolderView, opened: OpenedFolder, progress: Progress) -> None:
+        """Take how the folder is read, and what is known about the table."""
         self.view = view
+        self.opened = opened
         self.proven = progress.proven
         self._progress = progress
+
+    @property
+    def entry(self) -> Entry | None:
+        """Return the newest batch."""
+        return self._progress.entry
 
     def warn(self, *warnings: str) -> None:
         """Tell them in the report."""
         self._progress.warn(*warnings)
 
-    def begin(
-        self, work: Work, entry: Entry | None, opened: OpenedFolder
-    ) -> tuple[Entry | None, OpenedFolder]:
+    def begin(self, work: Work, entry: Entry | None) -> None:
         """Carry a pending plan out; list again what was listed before the journal was read, and may be applied now."""
         self._progress.entry = entry
         pending = entry is not None and entry.done is None
         if entry is not None and pending:
-            entry = self._progress.add(entry.plan, carry_out(work, entry.plan, None, {}))
-        again = pending or work.source.policies.by_time
-        return entry, self.view.open(full=pending) if again else opened
+            self._progress.add(entry.plan, carry_out(work, entry.plan, None, {}))
+        if pending or work.source.policies.by_time:
+            self.opened = self.view.open(full=pending)
 
-    def keep_zone(self, work: Work, entry: Entry | None) -> None:
+    def keep_zone(self, work: Work) -> None:
         """Write a move of plain files down, and what later runs need not prove again."""
         if self.view.history.moves():
             self.view.history.keep_move()
-        self._progress.proven = proof_of(work, entry)
+        self._progress.proven = proof_of(work, self.entry)
 
-    def stand(self, work: Work, entry: Entry | None) -> tuple[Work, Standing, Mapping[str, int]]:
+    def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         """See that nobody else has written, and let the table remember whom it is for."""
-        standing = stand(work, entry, self._progress.verified)
+        standing = stand(work, self.entry, self._progress.verified)
         self._progress.verified = standing.verified
         work = heed_readers(work, standing, work.options.readers)
         return work, standing, self._progress.applied
 
-    def take(
-        self,
-        work: Work,
-        entry: Entry | None,
-        standing: Standing,
-        opened: OpenedFolder,
-        coming: Next,
-    ) -> tuple[Entry | None, OpenedFolder]:
+    def take(self, work: Work, standing: Standing, coming: Next) -> None:
         """Plan it and carry it out."""
-        drafted = _draft_plan(work, entry, standing, opened, coming)
+        drafted = _draft_plan(work, self.entry, standing, self.opened, coming)
         clock = dict(coming.seconds)
         with work.step("plan", clock, drafted, len(drafted.files), drafted.rows):
             plan = work.journal.write_plan(work.life, drafted)
         # Of a plan that another runner has written first, the files are opened again.
         prepared = coming.prepared if plan.attempt == drafted.attempt else None
-        entry = self._progress.add(plan, carry_out(work, plan, prepared, clock, standing.bytes))
+        self._progress.add(plan, carry_out(work, plan, prepared, clock, standing.bytes))
         if work.source.policies.by_time:
             self.view.history.compact()
-        return entry, self.view.open()
+        self.opened = self.view.open()
 
-    def end(self, opened: OpenedFolder, coming: Next) -> TableReport:
+    def end(self, coming: Next) -> TableReport:
         """Remember since when a young file, and an empty folder, are as they are."""
-        progress, young, watched = self._progress, coming.young, opened.watched
+        progress, opened, young = self._progress, self.opened, coming.young
+        watched = opened.watched
         if young is None:
             watched = None
         elif watched is None or (watched.file, watched.etag) != (young.name, young.etag):

@@ -25,7 +25,7 @@ from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.snapshot import tell_snapshot
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.plan import position_after
-from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
+from mirrorlib.ingest.files.table_folder import FolderView
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.next_batch import Next
@@ -153,8 +153,9 @@ def _foresee(job: Job, folder: TableFolder, course: _Foreseeing) -> PlannedTable
     course.warn(*opened.warnings)
     if waits_for:
         return replace(course.planned, reason=waits_for)
+    course.opened = opened
     with lend_session(job.spark) as spark:
-        return advance_table(open_work(job, spark, folder, opened, lives), opened, course)
+        return advance_table(open_work(job, spark, folder, opened, lives), course)
 
 
 class _Foreseeing(Course[PlannedTable]):
@@ -163,49 +164,42 @@ class _Foreseeing(Course[PlannedTable]):
     def __init__(self, view: FolderView, planned: PlannedTable) -> None:
         self.view = view
         self.planned = planned
+        self._entry: Entry | None = None
         self._standing: Standing | None = None  # as the batches that were foreseen leave it
         self._position: Mapping[str, int] = {}
+
+    @property
+    def entry(self) -> Entry | None:
+        return self._entry
 
     def warn(self, *warnings: str) -> None:
         told = dict.fromkeys((*self.planned.warnings, *warnings))
         self.planned = replace(self.planned, warnings=tuple(told))
 
-    def begin(
-        self, work: Work, entry: Entry | None, opened: OpenedFolder
-    ) -> tuple[Entry | None, OpenedFolder]:
+    def begin(self, work: Work, entry: Entry | None) -> None:
         pending = end_pending(work, entry)
-        self._standing = pending.standing
+        self._entry, self._standing = pending.entry, pending.standing
         if pending.standing is not None and pending.prepared is not None:
             self.warn(*warnings_of(pending.prepared, work.source.policies))
             before = entry.position if entry else {}
             self._add(work, pending.standing, pending.prepared, before)
         self._position = pending.entry.position if pending.entry else {}
-        return pending.entry, opened
 
-    def stand(self, work: Work, entry: Entry | None) -> tuple[Work, Standing, Mapping[str, int]]:
+    def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         if self._standing is None:
-            self._standing = stand(work, entry, read_verified(work.journal.read_status()))
+            self._standing = stand(work, self.entry, read_verified(work.journal.read_status()))
         check_readers(work, self._standing, work.options.readers)
         work = planned_for(work, self._standing, work.options.readers)
         return work, self._standing, self._position
 
-    def take(
-        self,
-        work: Work,
-        entry: Entry | None,
-        standing: Standing,
-        opened: OpenedFolder,
-        coming: Next,
-    ) -> tuple[Entry | None, OpenedFolder]:
+    def take(self, work: Work, standing: Standing, coming: Next) -> None:
         if coming.prepared is not None:
             self._add(work, standing, coming.prepared, self._position)
             taken = coming.files[: len(coming.prepared.landed)]
             by_time = work.source.policies.by_time
             self._position = position_after(coming.position, taken, by_time=by_time)
-        return entry, opened
 
-    def end(self, opened: OpenedFolder, coming: Next) -> PlannedTable:
-        del opened
+    def end(self, coming: Next) -> PlannedTable:
         behind = coming.state == "current" and self.planned.batches
         state: State = "behind" if behind else coming.state
         return replace(self.planned, state=state, reason=coming.reason, file=coming.file)

@@ -208,7 +208,7 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress
             if opened.waits_for:
                 return progress.end("waiting", opened.waits_for)
             work = open_work(job, spark, folder, opened, lives)
-        report = advance_table(work, opened, Applying(view, progress))
+        report = advance_table(work, Applying(view, opened, progress))
         if view.incremental is not None:
             progress.listed = view.incremental.result(progress.entry)
         clean_folder(work, view, progress.entry)

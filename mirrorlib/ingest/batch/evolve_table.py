@@ -36,7 +36,7 @@ from mirrorlib.delta.key_property import (
 )
 from mirrorlib.delta.log import REWRITE, TRANSACTION_RETENTION
 from mirrorlib.delta.properties import LIFE_PROPERTY, READERS_PROPERTY, VECTORS, set_properties
-from mirrorlib.delta.table import Found, find_made, find_table
+from mirrorlib.delta.table import Found, check_made, find_table
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.ingest.batch.foreign_writes import Standing, life_is_over
 from mirrorlib.ingest.work import Attempt, Work
@@ -146,7 +146,7 @@ def _owned_table(attempt: Attempt, columns: Columns) -> Found:
         more = {**keys, **readers_property(policies.readers)}
         with attempt.step("create"):
             create_mirror(work.spark, work.ref, columns, policies.keys, work.life.uuid, more)
-        found = find_made(lambda: find_table(work.spark, work.ref), work.table)
+        found = check_made(find_table(work.spark, work.ref), work.table)
     refuse_table(work, found)
     resume_feed(work.spark, work.ref, found)
     if len(work.lives) > 1:

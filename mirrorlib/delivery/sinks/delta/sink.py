@@ -27,7 +27,7 @@ from mirrorlib.delta.key_property import keep_keys
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
-from mirrorlib.delta.table import find_made, find_target, open_log, refer
+from mirrorlib.delta.table import check_made, find_target, open_log, refer
 from mirrorlib.errors import MirrorError, StoreError, TableBusyError
 from mirrorlib.journal.streams import Stream
 from mirrorlib.keys.value import Keys
@@ -99,7 +99,7 @@ class _WindowCommitter(Committer[WindowWork, int]):
         if target is None:
             keys = delivery.keys if self._mode != "changes" else ()
             create_table(spark, ref, self._wanted, stream, self._mode, keys)
-            target = find_made(lambda: find_target(spark, ref), stream.table)
+            target = check_made(find_target(spark, ref), stream.table)
         found, schema = target
         check_owner(found, stream, self._mode)
         resume_feed(spark, ref, found)
