@@ -30,7 +30,16 @@ from typing import Any
 
 from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, new_attempt, now
-from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes, numbered
+from mirrorlib.journal.plan_log import (
+    FORMAT,
+    PlanLog,
+    Values,
+    check_format,
+    json_bytes,
+    newest_names,
+    number_of,
+    numbered,
+)
 from mirrorlib.names import TableName
 from mirrorlib.store import Store, has_no_put_new
 
@@ -121,10 +130,9 @@ class Journal:
     def newest_checkpoint(self, life: Life) -> tuple[int, bytes] | None:
         """Return the newest checkpoint of the applied files and the batch that it reaches to."""
         folder = f"{self._batches(life)}.applied"
-        name = next(iter(self._state.first_names(folder, 1)), "")
-        batch = name.removesuffix(".parquet").rpartition("-")[2]
-        data = self._state.read(f"{folder}/{name}") if batch.isdecimal() else None
-        return None if data is None else (int(batch), data)
+        names = newest_names(self._state, folder)
+        data = self._state.read(f"{folder}/{names[0]}") if names else None
+        return None if data is None else (number_of(names[0]), data)
 
     def write_checkpoint(self, life: Life, batch: int, data: bytes) -> None:
         """Write down all files that were applied up to a batch."""

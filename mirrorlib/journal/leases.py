@@ -19,7 +19,7 @@ from typing import Any
 
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.journal.entries import new_attempt
-from mirrorlib.journal.plan_log import json_bytes, numbered, read_object
+from mirrorlib.journal.plan_log import json_bytes, newest_names, number_of, numbered, read_object
 from mirrorlib.journal.registry import LEASE, Registry
 
 TERM = timedelta(seconds=60)
@@ -69,18 +69,17 @@ class Lease:
 
     def newest(self) -> tuple[int, str]:
         """Return the number of the newest lease, and who holds it, as machine and process; "" when nobody does."""
-        name = next(iter(self._registry.state.first_names(self._folder, 1)), "")
-        number = name.removesuffix(".json").rpartition("-")[2]
-        if not number.isdecimal():
+        names = newest_names(self._registry.state, self._folder)
+        if not names:
             return 0, ""
-        path = f"{self._folder}/{name}"
+        number, path = number_of(names[0]), f"{self._folder}/{names[0]}"
         held = read_object(self._registry.state.read(path))
         if not _tells_until(held):
             stored = self._registry.state.stat(path)
             fresh = stored is not None and abs(datetime.now(UTC) - stored.modified) < TERM
-            return int(number), f"whoever has written {path}" if fresh else ""
+            return number, f"whoever has written {path}" if fresh else ""
         holder = f"{held.get('host')}, process {held.get('pid')}" if _is_held(held) else ""
-        return int(number), holder
+        return number, holder
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{numbered(number)}.json"

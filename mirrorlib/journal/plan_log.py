@@ -8,6 +8,7 @@ Promises: both are written by put-if-absent, so whoever comes second reads what 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
@@ -17,6 +18,8 @@ from mirrorlib.store import Store
 
 FORMAT = 1
 LAST = 10**12 - 1  # numbers count down from it, as names sort up
+_NUMBERED = re.compile(r"[0-9]{12}-[0-9]+\.(plan\.json|done\.json|json|parquet)")
+_STRAYS = 50  # names that somebody else may have put in front; a store gives as many at once
 
 
 class Value:
@@ -94,11 +97,10 @@ class PlanLog(Generic[P, D, E]):
 
     def newest(self) -> E | None:
         """Return the newest plan and its outcome; None before the first."""
-        names = self.values.state.first_names(self.folder, 2)
-        newest = next((name for name in names if name.endswith((".plan.json", ".done.json"))), None)
-        if newest is None:
+        names = newest_names(self.values.state, self.folder)
+        if not names:
             return None
-        stem = newest.rsplit(".", 2)[0]  # an outcome whose plan was lost must not pass unnoticed
+        stem = names[0].partition(".")[0]  # an outcome whose plan was lost must not pass unnoticed
         return self._read(stem, ended=f"{stem}.done.json" in names)
 
     def read(self, number: int) -> E:
@@ -130,6 +132,16 @@ class PlanLog(Generic[P, D, E]):
 def numbered(number: int) -> str:
     """Return what the file of a number is called, without what kind it is of."""
     return f"{LAST - number:012d}-{number}"
+
+
+def newest_names(state: Store, folder: str) -> list[str]:
+    """Name the files of a folder that are called by a number, the newest first; others are nobody's."""
+    return [name for name in state.first_names(folder, _STRAYS) if _NUMBERED.fullmatch(name)]
+
+
+def number_of(name: str) -> int:
+    """Return the number of a file of `newest_names`."""
+    return int(name.partition(".")[0].rpartition("-")[2])
 
 
 def json_bytes(value: Mapping[str, Any]) -> bytes:

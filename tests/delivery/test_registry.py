@@ -101,6 +101,15 @@ def test_stray_files_are_no_streams(registry: Registry, tmp_path: Path) -> None:
     assert (1, "t") == registry.forgotten()
 
 
+def test_stray_files_are_no_leases(registry: Registry, tmp_path: Path) -> None:
+    """What sorts before a lease does not let a second runner in."""
+    with hold_stream(registry):
+        (tmp_path / registry.folder / "lease" / "# notes").write_text("{")
+
+        with pytest.raises(TableBusyError), hold_stream(registry):
+            pass
+
+
 DAMAGE = {
     "no JSON": "{",
     "nested too deep": "[" * 100_000,

@@ -179,6 +179,18 @@ def test_stray_files_are_no_lives(state: LocalStore, journal: Journal, life: Lif
     assert (life,) == journal.lives()
 
 
+def test_stray_files_are_no_plans(state: LocalStore, journal: Journal, life: Life) -> None:
+    """What sorts before them, as copies of their own names do, hides neither a plan nor a checkpoint."""
+    journal.write_plan(life, PLAN)
+    journal.write_checkpoint(life, 1, b"rows")
+    for own in (*paths(state, "*.plan.json"), *paths(state, "*.parquet")):
+        for name in ("# notes", f"(1) {own.name}", own.name.replace(".", " (1).", 1)):
+            (own.parent / name).write_text("{")
+
+    assert Entry(plan=PLAN, done=None) == journal.newest(life)
+    assert (1, b"rows") == journal.newest_checkpoint(life)
+
+
 def test_tables_do_not_share_a_journal(state: LocalStore) -> None:
     """Names that look alike have folders of their own."""
     names = [
