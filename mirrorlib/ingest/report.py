@@ -15,6 +15,14 @@ from mirrorlib.tabular import Report
 State = Literal["current", "behind", "blocked", "failed", "waiting", "gone"]
 Position: TypeAlias = int | Mapping[str, int]
 Kind = Literal["adopt", "append", "matched-only", "merge", "overwrite", "empty"]
+ROADS: Mapping[Kind, str] = {
+    "adopt": "the files are the table's now, as they were: all rows are inserts, all columns fit",
+    "append": "rows were added, none was looked for: all are inserts",
+    "matched-only": "rows were changed or deleted by their keys: none is new",
+    "merge": "rows were looked for by their keys: each may be new or there already",
+    "overwrite": "the table was written anew: a first load, or one that replaces it",
+    "empty": "no row changed",
+}
 GONE = "Its folder is no longer in the landing zone."
 SHOWS_NOTHING = (
     "The landing zone shows no table at all, as one does that is not mounted: no table is taken for gone. "
@@ -127,7 +135,7 @@ class ApplyReport(StateReport):
     def header(self) -> tuple[str, ...]:
         """Name the columns of the table that the report prints as."""
         markers = ("insert", "update", "delete", "upsert")
-        return ("table", "state", "files", *markers, "version", "seconds", "rows/s")
+        return ("table", "state", "road", "files", *markers, "version", "seconds", "rows/s")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
@@ -138,12 +146,15 @@ class ApplyReport(StateReport):
             version = "-" if table.version is None else str(table.version)
             rows, seconds = table.total("rows"), table.seconds
             rate = f"{rows / seconds:,.0f}" if rows and seconds else "-"
-            shown.append((table.table, table.state, *counts, version, f"{seconds:.1f}", rate))
+            road = ", ".join(dict.fromkeys(batch.kind for batch in table.batches)) or "-"
+            shown.append((table.table, table.state, road, *counts, version, f"{seconds:.1f}", rate))
         return shown
 
     def notes(self) -> list[str]:
-        """Return what stopped tables, then what was warned about."""
-        return notes_of(self.tables, self.warnings)
+        """Return what stopped tables, then what was warned about, then why the batches took their roads."""
+        taken = {batch.kind for table in self.tables for batch in table.batches}
+        roads = [f"{road}: {why}" for road, why in ROADS.items() if road in taken]
+        return notes_of(self.tables, self.warnings) + roads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,11 +38,12 @@ def test_an_apply_renders_in_a_notebook() -> None:
     html = report._repr_html_()
 
     assert html.startswith("<table><thead><tr><th>table</th><th>state</th>")
-    first = "<tr><td>dbo/&lt;b&gt;</td><td>current</td><td>2</td><td>1,234</td>"
+    first = "<tr><td>dbo/&lt;b&gt;</td><td>current</td><td>append</td><td>2</td><td>1,234</td>"
     assert first in html
     assert 3 == html.count("<tr>")
     assert "<p>items is failed: 1 &lt; 2</p>" in html
     assert "<p>items: warning: a &amp; b</p>" in html
+    assert html.endswith("<p>append: rows were added, none was looked for: all are inserts</p>")
 
 
 def test_a_status_renders_in_a_notebook() -> None:
