@@ -56,7 +56,7 @@ fuzz: .venv/dev.stamp ## Damage files, metadata, names and journals for MINUTES 
 history: .venv/dev.stamp ## Read a history of N random commits in random windows (N=10000: an hour)
 	MIRRORLIB_HISTORY=$(N) $(BIN)/pytest --thorough -n 2 --dist load tests/feed/test_long_history.py
 
-bench: .venv/dev.stamp .venv-iceberg/stamp ## Measure against the MERGE recipe and peers: an hour
+bench: .venv/dev.stamp .venv-iceberg/stamp ## Measure against the MERGE recipe and peers: an hour and a quarter
 	$(BIN)/python -m benchmarks --peers --rounds 5 --results
 
 bench-quick: .venv/dev.stamp ## See that every workload runs and ends equal, in minutes

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 COLUMNS = [
     "id",
@@ -23,6 +25,18 @@ COLUMNS = [
     "flag",
 ]
 MARKER = "__rowMarker__"
+_TEXT_TYPES = {  # as text declares them: it has no decimals
+    "id": "Int64",
+    "customer": "Int64",
+    "amount": "Double",
+    "quantity": "Int32",
+    "price": "Double",
+    "booked_at": "DateTime",
+    "booked_on": "IDate",
+    "status": "String",
+    "note": "String",
+    "flag": "Boolean",
+}
 _STATUS = pa.array(["new", "paid", "shipped", "returned"])
 
 
@@ -85,4 +99,39 @@ def write_file(folder: Path, number: int, rows: pa.Table) -> Path:
     """Write one change file."""
     path = folder / f"{number:020d}.parquet"
     pq.write_table(rows, path)
+    return path
+
+
+def mark(rows: pa.Table, markers: list[int]) -> pa.Table:
+    """Give rows their markers: those of the list, again and again."""
+    times = -(-len(rows) // len(markers))
+    return rows.append_column(MARKER, pa.array((markers * times)[: len(rows)], pa.int32()))
+
+
+def replay(load: pa.Table, changes: Sequence[pa.Table]) -> pa.Table:
+    """Say what becomes of a table by changes in their order: of each key, its last row counts."""
+    rows = pa.concat_tables([mark(load, [4]), *changes])
+    places = pa.array(range(len(rows)), pa.int64())
+    last = rows.select(["id"]).append_column("place", places).group_by("id")
+    kept = rows.take(last.aggregate([("place", "max")]).column("place_max"))
+    return kept.filter(pc.not_equal(kept.column(MARKER), 2)).drop_columns([MARKER])
+
+
+def declare_text(folder: Path) -> None:
+    """Write the metadata of a table of comma-separated text."""
+    columns = [{"Name": name, "DataType": kind} for name, kind in _TEXT_TYPES.items()]
+    metadata = {
+        "keyColumns": ["id"],
+        "FileFormat": "CSV",
+        "SchemaDefinition": {"Columns": columns},
+        "FileFormatTypeProperties": {"RowSeparator": "\n", "EscapeCharacter": ""},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "_metadata.json").write_text(json.dumps(metadata))
+
+
+def write_text(folder: Path, number: int, rows: pa.Table) -> Path:
+    """Write one change file as text."""
+    path = folder / f"{number:020d}.csv"
+    csv.write_csv(rows, path)
     return path

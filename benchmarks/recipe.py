@@ -29,8 +29,8 @@ def default_session(spark: SparkSession) -> SparkSession:
 
 
 def create_table(spark: SparkSession, path: Path, files: Sequence[Path], *, vectors: bool) -> None:
-    """Copy Parquet files into a Delta table with its feed on."""
-    rows = spark.read.parquet(*map(str, files))
+    """Copy Parquet files into a Delta table with its feed on, without their markers."""
+    rows = spark.read.parquet(*map(str, files)).drop(MARKER)
     writer = rows.write.format("delta").option("delta.enableChangeDataFeed", "true")
     writer.option("delta.enableDeletionVectors", str(vectors).lower()).save(str(path))
 

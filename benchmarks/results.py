@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 _PACKAGES = ("pyspark", "delta-spark", "pyarrow")
-_SHORT = {
+_SHORT = {  # what the plot shows
     "A": "initial load",
     "B": "1 % random",
     "C": "1 % newest",
@@ -86,7 +86,7 @@ def _plot(results: list[Result], path: Path) -> None:
     from matplotlib import pyplot as plt
     from matplotlib.patches import Rectangle
 
-    shown = [(result, _others(result)) for result in results if _others(result)]
+    shown = [(result, _others(result)) for result in results if result.name in _SHORT]
     names = list(dict.fromkeys(_kind(side.name) for _, sides in shown for side in sides))
     figure, axes = plt.subplots(figsize=(9, 4.5))
     for at, (result, sides) in enumerate(shown):

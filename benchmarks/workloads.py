@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import shutil
 import statistics
-import time
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import clock
 from data import COLUMNS, make_changes, write_file, write_load
 from recipe import create_table, default_session, merge_files
 
@@ -135,11 +135,11 @@ class Bench:
         shutil.copytree(table, run)
         return run
 
-    def digest(self, path: Path) -> tuple[Any, ...]:
-        """Return a table's row count and an order-free checksum."""
+    def digest(self, path: Path, kind: str = "delta") -> tuple[Any, ...]:
+        """Return a table's row count and an order-free checksum; or a Parquet file's."""
         names = ", ".join(f"`{name}`" for name in COLUMNS)
         sums = f"count(*), sum(cast(xxhash64({names}) AS decimal(38, 0)))"
-        return tuple(self.spark.sql(f"SELECT {sums} FROM delta.`{path}`").collect()[0])
+        return tuple(self.spark.sql(f"SELECT {sums} FROM {kind}.`{path}`").collect()[0])
 
     def equals(self, peer: Peer, table: Path, expected: tuple[Any, ...]) -> bool:
         """Say whether the table of a peer's round is as expected."""
@@ -165,19 +165,19 @@ def run_a(bench: Bench) -> Result:
         shutil.rmtree(run, ignore_errors=True)
         run.mkdir()
         session = default_session(bench.spark)
-        copy.rounds.append(_timed(create_table, session, run / "copy", bench.load, vectors=True))
-        ours.append(_timed(_apply, bench, run / "ours"))
+        copy.rounds.append(timed(create_table, session, run / "copy", bench.load, vectors=True))
+        ours.append(timed(_apply, bench, run / "ours"))
         expected = bench.digest(run / "ours" / "orders")
         equal = equal and bench.digest(run / "copy") == expected
         for place, peer in enumerate(bench.peers):
             table = bench.folder / f"load{place}"
-            theirs[place].rounds.append(_timed(peer.load, table, bench.load))
+            theirs[place].rounds.append(timed(peer.load, table, bench.load))
             peer.begin(table)
             equal = equal and bench.equals(peer, table, expected)
         if round_ == 0:
             create_table(session, run / "recipe", bench.load[:1], vectors=False)
             session.sql(f"DELETE FROM delta.`{run / 'recipe'}`")
-            recipe.rounds.append(_timed(merge_files, session, run / "recipe", bench.load))
+            recipe.rounds.append(timed(merge_files, session, run / "recipe", bench.load))
     title = (
         f"initial load, {bench.rows:,} rows x {len(COLUMNS)} columns in {_FILES} files, no marker"
     )
@@ -226,19 +226,19 @@ def run_e(bench: Bench) -> Result:
     load = write_load(folder / "zone" / "t", _SMALL_ROWS, 1)
     session = default_session(bench.spark)
     create_table(session, folder / "recipe", load, vectors=False)
-    _apply_to(bench, folder / "zone", folder / "ours")
+    apply_to(bench, folder / "zone", folder / "ours")
     recipe, ours = Side(name="recipe", target=">= 5"), []
-    theirs = _begun(bench, folder, load)
+    theirs = begun(bench, folder, load)
     for commit in range(1, bench.warm_up + bench.commits + 1):
         file = write_file(
             folder / "zone" / "t",
             commit + 1,
             make_changes(_SMALL_ROWS, 10, newest=0.5, salt=commit),
         )
-        recipe.rounds.append(_timed(merge_files, session, folder / "recipe", [file]))
-        ours.append(_timed(_apply_to, bench, folder / "zone", folder / "ours"))
+        recipe.rounds.append(timed(merge_files, session, folder / "recipe", [file]))
+        ours.append(timed(apply_to, bench, folder / "zone", folder / "ours"))
         for peer, table, side in theirs:
-            side.rounds.append(_timed(peer.merge, table, file))
+            side.rounds.append(timed(peer.merge, table, file))
     expected = bench.digest(folder / "ours" / "t")
     equal = bench.digest(folder / "recipe") == expected
     equal = equal and all(bench.equals(peer, table, expected) for peer, table, _ in theirs)
@@ -252,7 +252,7 @@ def run_e(bench: Bench) -> Result:
     return Result(name="E", title=title, our_rounds=ours[bench.warm_up :], sides=sides, equal=equal)
 
 
-def _begun(bench: Bench, folder: Path, load: list[Path]) -> list[tuple[Peer, Path, Side]]:
+def begun(bench: Bench, folder: Path, load: list[Path]) -> list[tuple[Peer, Path, Side]]:
     """Let every peer load a small table, to be changed once."""
     theirs = []
     for place, peer in enumerate(bench.peers):
@@ -273,13 +273,13 @@ def run_f(bench: Bench) -> Result:
         load = write_load(folder / "zone" / table, _SMALL_ROWS, 1)
         if len(list(folder.glob("recipe*"))) < _RECIPE_TABLES:
             create_table(session, folder / f"recipe-{table}", load, vectors=False)
-    _apply_to(bench, folder / "zone", folder / "ours")
+    apply_to(bench, folder / "zone", folder / "ours")
     files = {
         table: _five_files(folder / "zone" / table, place) for place, table in enumerate(tables)
     }
     some = tables[:_RECIPE_TABLES]
     seconds = sum(
-        _timed(merge_files, session, folder / f"recipe-{table}", [file])
+        timed(merge_files, session, folder / f"recipe-{table}", [file])
         for table in some
         for file in files[table]
     )
@@ -288,7 +288,7 @@ def run_f(bench: Bench) -> Result:
         target=">= 20",
         rounds=[seconds * _TABLES / len(some)],
     )
-    ours = _timed(_apply_to, bench, folder / "zone", folder / "ours")
+    ours = timed(apply_to, bench, folder / "zone", folder / "ours")
     expected = {table: bench.digest(folder / "ours" / table) for table in some}
     equal = all(bench.digest(folder / f"recipe-{table}") == expected[table] for table in some)
     sides = [recipe]
@@ -298,7 +298,7 @@ def run_f(bench: Bench) -> Result:
             own = folder / f"many-{table}"
             peer.load(own, [folder / "zone" / table / sequence_name(1)])
             peer.begin(own)
-            seconds += sum(_timed(peer.merge, own, file) for file in files[table])
+            seconds += sum(timed(peer.merge, own, file) for file in files[table])
             equal = equal and bench.equals(peer, own, expected[table])
         sides.append(Side(name=peer.name, rounds=[seconds * _TABLES / len(some)]))
     title = f"{_TABLES} tables x 5 files x 10 rows, everybody else's a MERGE a file"
@@ -322,9 +322,9 @@ def run_s(bench: Bench) -> Result:
     theirs, ours, equal = Side(name="the same as changes (B)", target=">= 0.5"), [], True
     for _ in range(bench.rounds):
         run = bench.copy(start)
-        theirs.rounds.append(_timed(_apply, bench, run))
+        theirs.rounds.append(timed(_apply, bench, run))
         run = bench.copy(bench.folder / "dumped")
-        ours.append(_timed(mirrorlib.apply, bench.spark, dumps, run, snapshots=True))
+        ours.append(timed(mirrorlib.apply, bench.spark, dumps, run, snapshots=True))
         equal = equal and bench.digest(run / "orders") == expected
     title = f"a whole dump of {bench.rows:,} rows, 1 % of them changed"
     return Result(name="S", title=title, our_rounds=ours, sides=[theirs], equal=equal)
@@ -352,18 +352,18 @@ def _changes(
     ours, equal = [], True
     for _ in range(bench.rounds):
         run = bench.copy(start)
-        ours.append(_timed(_apply, bench, run))
+        ours.append(timed(_apply, bench, run))
         expected = bench.digest(run / "orders")
         run = bench.copy(plain_start)
-        plain.rounds.append(_timed(_apply, bench, run))
+        plain.rounds.append(timed(_apply, bench, run))
         equal = equal and bench.digest(run / "orders") == expected
         for side, table in zip(sides, starts, strict=False):
             copy = bench.copy(table)
-            side.rounds.append(_timed(merge_files, session, copy, [file]))
+            side.rounds.append(timed(merge_files, session, copy, [file]))
             equal = equal and bench.digest(copy) == expected
         for side, (peer, table) in zip(theirs, loaded, strict=True):
             peer.begin(table)
-            side.rounds.append(_timed(peer.merge, table, file))
+            side.rounds.append(timed(peer.merge, table, file))
             equal = equal and bench.equals(peer, table, expected)
     title, sides = f"{what} of {bench.rows:,}", [*sides, plain, *theirs]
     return Result(name=name, title=title, our_rounds=ours, sides=sides, equal=equal)
@@ -379,16 +379,19 @@ def _five_files(folder: Path, table: int) -> list[Path]:
 
 
 def _apply(bench: Bench, target: Path) -> None:
-    _apply_to(bench, bench.zone, target)
+    apply_to(bench, bench.zone, target)
 
 
-def _apply_to(bench: Bench, zone: Path, target: Path) -> None:
-    report = mirrorlib.apply(bench.spark, str(zone), str(target))
+def apply_to(bench: Bench, zone: Path, target: Path, **options: Any) -> mirrorlib.ApplyReport:  # noqa: ANN401  # apply's own
+    """Apply a zone, or end here."""
+    report = mirrorlib.apply(bench.spark, str(zone), str(target), **options)
     if not report.ok:
         raise SystemExit(str(report))
+    return report
 
 
-def _timed(call: Callable[..., object], *arguments: object, **options: object) -> float:
-    began = time.perf_counter()
+def timed(call: Callable[..., object], *arguments: object, **options: object) -> float:
+    """Return the seconds that a call takes, by the clock that counts."""
+    began = clock.read()
     call(*arguments, **options)
-    return time.perf_counter() - began
+    return clock.read() - began

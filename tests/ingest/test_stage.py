@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import mirrorlib
-from tables import read_rows
+from tables import batches_of, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,3 +151,26 @@ def test_a_decimal_key_that_comes_as_a_double_finds_its_row(
 
     rows = {row["k"]: row["v"] for row in read_rows(spark, f"{target}/t")}
     assert dict(zip(keys, ["new", "new", "old"], strict=True)) == rows
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["each key once", "a key twice"])
+def test_a_first_load_of_updates_is_staged_only_where_a_key_comes_again(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    monkeypatch: pytest.MonkeyPatch,
+    again: bool,
+) -> None:
+    """Where none does, Spark writes the rows from where they lie, and shuffles keys alone, whatever they are called."""
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
+    table = zone.table("t", keys=["count"])
+    table.file([{"count": 1, "v": "a"}, {"count": 2, "v": "b"}], [4, 0])
+    table.file([{"count": 1 if again else 3, "v": "c"}, {"count": None, "v": "d"}], [1, 4])
+
+    report = mirrorlib.apply(spark, str(zone), target)
+
+    assert report.ok, str(report)
+    rows = {row["count"]: row["v"] for row in read_rows(spark, f"{target}/t")}
+    assert ({1: "c"} if again else {1: "a", 3: "c"}) | {2: "b", None: "d"} == rows
+    (facts,) = batches_of(f"{target}/t")
+    assert again != facts.get("direct", False)

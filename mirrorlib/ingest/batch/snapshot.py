@@ -25,7 +25,7 @@ from mirrorlib.errors import ForeignWriteError, SnapshotError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is
-from mirrorlib.ingest.batch.stage import stage_inserts
+from mirrorlib.ingest.batch.stage import has_doubles, stage_inserts
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.read import check_identity
@@ -60,7 +60,7 @@ def stage_snapshot(
     """
     newest = prepared.newest
     rows = read_frame(stage, source, newest, ordered=False)
-    if replaces and keys and _has_doubles(rows, keys):
+    if replaces and keys and has_doubles(rows, keys):
         _check_doubles(stage, source, newest, keys)
     if not replaces:
         changes = _compare(work, newest, rows, newest.growth.columns, keys)
@@ -185,7 +185,7 @@ def _count(
     lost = deleted
     if not keys:
         deleted, lost = before + added - rows, max(before - rows, 0)
-    elif rows - added != before - deleted or _has_doubles(changes.where(f.col(OP) == ADD), keys):
+    elif rows - added != before - deleted or has_doubles(changes.where(f.col(OP) == ADD), keys):
         _check_doubles(stage, source, newest, keys)
         msg = "the table has a key in more than one row, or was written to while it was compared with a snapshot"
         step = f"Run again; if it stays, start the table over: mirrorlib reset TARGET {work.table}"
@@ -193,11 +193,6 @@ def _count(
     _check_loss(work, newest, before, lost)
     counts = {"inserts": added, "updates": changed, "deletes": deleted}
     return counts, any(null for _, _, null in counted), before
-
-
-def _has_doubles(rows: DataFrame, keys: Sequence[str]) -> bool:
-    """Say whether some key is there twice."""
-    return not rows.groupBy(*map(quote, keys)).count().where("count > 1").isEmpty()
 
 
 def _check_doubles(stage: Stage, source: Source, newest: Prepared, keys: Sequence[str]) -> None:
