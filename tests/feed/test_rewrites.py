@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import mirrorlib
+from mirrorlib.delivery.sinks.delta import fit, sink
 from mirrorlib.errors import FeedError, FeedExpiredError
+from mirrorlib.journal.registry import Registry
+from mirrorlib.names import parse_name
+from mirrorlib.store import open_store
 from oracle import multiset, replay_feed
 from tables import newest_version, read_rows, read_versions
 
@@ -165,3 +170,55 @@ def test_a_receiver_s_rows_are_written_again_as_often_as_types_change(
 
     states = {(row["a"], row["b"]) for row in read_rows(spark, f"{tmp_path / mode}/numbers")}
     assert states == ({(2.5, 2.5)} if mode == "current" else {(1.0, 1.0), (1.5, 2.0), (2.5, 2.5)})
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", ["changes", "current", "scd2"])
+def test_a_late_rewrite_takes_nothing_that_another_runner_has_written(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+) -> None:
+    """As on object stores, where no lock is: it has read the receiver's rows, another delivers, then it writes them.
+
+    The other has changed the types, so Delta refuses what was read before.
+    """
+    numbers, met = Numbers(spark, zone, target), []
+    registry = Registry(open_store(f"{target}/_mirrorlib"), "c", parse_name("numbers"))
+
+    def export() -> None:
+        to = f"delta:{tmp_path / mode}"
+        report = mirrorlib.export(spark, target, consumer="c", to=to, mode=mode)
+        assert (True, 0) == (report.ok, report.tables[0].resets), str(report)
+
+    def overwrite(*given: Any, **named: Any) -> None:
+        if not met:
+            met.append(1)
+            registry.state.delete_folder(f"{registry.folder}/lease")
+            export()
+            numbers.publish((2, 30.5))
+            export()
+        real(*given, **named)
+
+    real = fit.overwrite_columns
+    monkeypatch.setattr(sink, "_hold", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(fit, "overwrite_columns", overwrite)
+    numbers.publish((1, 10), (2, 20))
+    export()
+    numbers.publish((2, 20.5))
+    export()
+    numbers.publish((3, 2.5))
+    export()
+
+    assert [1] == met
+    states = sorted((row["id"], row["n"]) for row in read_rows(spark, f"{tmp_path / mode}/numbers"))
+    if mode == "current":
+        assert states == [(1, 10.0), (2, 30.5), (3, 2.5)]
+    elif mode == "scd2":
+        assert states == [(1, 10.0), (2, 20.0), (2, 20.5), (2, 30.5), (3, 2.5)]
+    else:
+        assert 2 == states.count((2, 20.5))  # as it came, and as it went
+        assert {(1, 10.0), (2, 20.0), (2, 30.5), (3, 2.5)} < set(states)
