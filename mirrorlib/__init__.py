@@ -16,8 +16,9 @@ is imported when it is first used: importing this package costs nothing and need
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = (
+    False  # `typing` is slower to import than all of this, and a type checker needs the name alone
+)
 if TYPE_CHECKING:
     from mirrorlib.delivery.consumers import drop_consumer, rewind_consumer
     from mirrorlib.delivery.consumers import list_consumers as consumers

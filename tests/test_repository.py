@@ -48,8 +48,20 @@ def test_importing_is_cheap(module: str) -> None:
     assert "[]" == printed(program)
 
 
+def test_help_comes_at_once() -> None:
+    """Not before a command is asked for is any other module of ours imported, or a slow one of Python's."""
+    program = (
+        "import sys\nfrom mirrorlib.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "slow = {'dataclasses', 'importlib.metadata', 'logging', 'typing'} & {*sys.modules}\n"
+        "print(*slow, *(name for name in sys.modules if name.startswith('mirrorlib')), sep=',')"
+    )
+
+    assert "mirrorlib,mirrorlib.cli,mirrorlib.cli.main" == printed(program).splitlines()[-1]
+
+
 @pytest.mark.parametrize(
-    "module", ["mirrorlib.cli.main", "mirrorlib.ingest.run", "mirrorlib.operate.status"]
+    "module", ["mirrorlib.cli.run", "mirrorlib.ingest.run", "mirrorlib.operate.status"]
 )
 def test_nothing_imports_spark_until_it_is_used(module: str) -> None:
     """`--help` and `status` start at once, also where no Spark is installed."""

@@ -20,7 +20,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command; its own `--help` says *more* than that of all.
+    """One command; its own `--help` says *more* than that of all, which is `main`'s.
 
     Attributes:
         arguments: what it takes, as `add_to` reads it.
@@ -31,8 +31,6 @@ class Command:
 
     """
 
-    name: str
-    help: str
     more: str = ""
     arguments: Arguments
     defaults: Mapping[str, object] = field(default_factory=dict)

@@ -1,5 +1,7 @@
 """The command line: which command is asked for, and the exit code. What each does is in `commands`.
 
+Nothing else is imported before a command is asked for: `--help` is to come at once.
+
 Exit codes: 0 everything is well, 1 some table is blocked or failed, 2 wrong usage or no such place,
 130 (SIGINT) or 143 (SIGTERM) a run was cut short.
 """
@@ -7,25 +9,18 @@ Exit codes: 0 everything is well, 1 some table is blocked or failed, 2 wrong usa
 from __future__ import annotations
 
 import argparse
-import io
-import logging
-import os
-import signal
+import importlib
 import sys
-from collections.abc import Sequence
 
-from mirrorlib.cli.command import say_error, say_json
-from mirrorlib.cli.commands import apply, check, export, feed, ledger, platforms, publish
-from mirrorlib.cli.watch import CutShortError
-from mirrorlib.delta.trouble import is_sparks, spark_error
-from mirrorlib.errors import MirrorError, StoppedError
-from mirrorlib.platform.show import show_report
-from mirrorlib.tabular import Report
-from mirrorlib.version import VERSION
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # else `typing` is a third of what `--help` takes
+    from collections.abc import Sequence
+
+    from mirrorlib.cli.command import Command
 
 OK, STOPPED, USAGE = 0, 1, 2
 SIGNALLED = 128  # and the signal's number, as shells say it
-INTERRUPTED, CLOSED = SIGNALLED + signal.SIGINT, SIGNALLED + signal.SIGPIPE
+INTERRUPTED, CLOSED = SIGNALLED + 2, SIGNALLED + 13  # SIGINT, SIGPIPE
 
 _EPILOG = """\
 examples:
@@ -47,64 +42,36 @@ exit codes: 0 all is well, 1 a table is blocked or failed (the others are applie
 """
 
 
-_COMMANDS = (
-    apply.APPLY,
-    apply.PLAN,
-    check.STATUS,
-    ledger.LEDGER,
-    feed.FEED,
-    feed.ENABLE_FEED,
-    export.EXPORT,
-    export.CONSUMERS,
-    export.VACUUM,
-    ledger.LINEAGE,
-    check.CHECK,
-    apply.RESET,
-    publish.PUBLISH,
-    platforms.FABRIC_ITEMS,
-    platforms.DEMO,
-)
+# By name: the module of `commands` that has it, and what `--help` says.
+_COMMANDS = {
+    "apply": ("apply", "bring every table up to date"),
+    "plan": ("apply", "say what apply would do, and write nothing"),
+    "status": ("check", "show how every table of a target stands"),
+    "ledger": ("ledger", "show what was applied, batch by batch"),
+    "feed": ("feed", "print what changed in a table"),
+    "enable-feed": ("feed", "switch the change feed of tables on"),
+    "export": ("export", "deliver what changed to a consumer"),
+    "consumers": ("export", "show who is delivered to, and how far each has come"),
+    "vacuum": ("export", "remove files that nobody needs any more"),
+    "lineage": ("ledger", "show where tables come from and go to, with the keys on each way"),
+    "check": ("check", "review a landing zone as a strict reader"),
+    "reset": ("apply", "start one table over"),
+    "publish": ("publish", "put the rows of files into a landing zone"),
+    "fabric-items": (
+        "platforms",
+        "write notebooks, wheel and schedule as Microsoft Fabric items",
+    ),
+    "demo": ("platforms", "publish and apply real data, and show what happened"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    arguments = make_parser().parse_args(argv)
-    # A file's name may be no text: it is shown as errors are.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    logging.basicConfig(
-        level=logging.INFO if arguments.verbose else logging.ERROR,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    try:
-        answer: Report | bool = arguments.run(arguments)
-        if not isinstance(answer, bool):
-            if arguments.json:
-                say_json(answer.to_dict())
-            else:
-                show_report(answer)
-    except MirrorError as exc:
-        say_error(exc, as_json=arguments.json)
-        return USAGE if exc.wrong_usage else STOPPED
-    except CutShortError as exc:
-        sys.stderr.write(f"mirrorlib: {exc}\n")
-        return SIGNALLED + exc.number
-    except KeyboardInterrupt:
-        sys.stderr.write("mirrorlib: interrupted\n")
-        return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED
-    except Exception as exc:
-        if not is_sparks(exc):
-            raise
-        logging.getLogger(__name__).exception("Spark failed", exc_info=exc)
-        say_error(spark_error(exc, "do what was asked for"), as_json=arguments.json)
-        return STOPPED
-    well = answer if isinstance(answer, bool) else answer.ok
-    return OK if well else STOPPED
+    words = sys.argv[1:] if argv is None else argv
+    arguments = make_parser(words).parse_args(words)
+    from mirrorlib.cli.run import run_one
+
+    return run_one(arguments)
 
 
 def run_task() -> None:
@@ -117,6 +84,8 @@ def run_task() -> None:
         StoppedError: the command did not end well; it has said why.
 
     """
+    from mirrorlib.errors import StoppedError
+
     try:
         code = main(sys.argv[1:])
     except SystemExit as exc:  # argparse, after it has said what is wrong
@@ -126,26 +95,40 @@ def run_task() -> None:
         raise StoppedError(msg, found=f"exit code {code}")
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Make the parser of all commands."""
+def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Make the parser of all commands; of those that are not among *words*, it knows no arguments."""
     parser = argparse.ArgumentParser(
         prog="mirrorlib",
         description="Apply a landing zone of change files to Delta tables, in order and exactly once.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"mirrorlib {VERSION}")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="show the version number and exit"
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        text = command.help
-        said = f"{text[0].upper()}{text[1:]}. {command.more}".strip()
-        one = commands.add_parser(command.name, help=text, description=said)
-        one.set_defaults(run=command.run, refuse=one.error, json=False, memory="2g", state=None)
-        one.add_argument(
-            "-v",
-            "--verbose",
-            action="store_true",
-            help="log each table and commit to standard error",
-        )
-        command.add_to(one)
+    for name, (module, text) in _COMMANDS.items():
+        one = commands.add_parser(name, help=text)
+        if words is None or name in words:
+            found = importlib.import_module(f"mirrorlib.cli.commands.{module}")
+            _fill(one, text, getattr(found, name.upper().replace("-", "_")))
     return parser
+
+
+def _fill(parser: argparse.ArgumentParser, text: str, command: Command) -> None:
+    parser.description = f"{text[0].upper()}{text[1:]}. {command.more}".strip()
+    parser.set_defaults(run=command.run, refuse=parser.error, json=False, memory="2g", state=None)
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="log each table and commit to standard error"
+    )
+    command.add_to(parser)
+
+
+class _Version(argparse.Action):
+    """Print the version, which takes longer to find than all the rest."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from mirrorlib.version import VERSION
+
+        sys.stdout.write(f"mirrorlib {VERSION}\n")
+        parser.exit()

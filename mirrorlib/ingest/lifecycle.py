@@ -67,14 +67,12 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
 
 
 def lives_of(
-    job: Job, name: TableName, opened: OpenedFolder, *, write: bool = True
+    job: Job, journal: Journal, opened: OpenedFolder, lives: tuple[Life, ...], *, write: bool = True
 ) -> tuple[Life, ...]:
-    """Return a table's lives for a runner; begin the first, or the one after its folder was gone.
+    """Return a table's lives for a runner; begin behind those in its journal the first, or one after it was gone.
 
     Without *write*, a life that would begin has no uuid.
     """
-    journal = Journal(job.state, name)
-    lives = journal.lives()
     coming = _next_life(job, journal, lives, opened.listing)
     if coming is None:
         return lives

@@ -143,7 +143,8 @@ def _foresee(job: Job, folder: TableFolder, course: _Foreseeing) -> PlannedTable
     opened = course.view.open()
     waits_for = opened.waits_for
     if not waits_for:
-        lives = lives_of(job, folder.name, opened, write=False)
+        journal = Journal(job.state, folder.name)
+        lives = lives_of(job, journal, opened, journal.lives(), write=False)
         if not (lives[-1].uuid or lives[-1].include_existing):
             # Its files are those that were there when the table was first seen.
             none = replace(opened.listing, partitions={})

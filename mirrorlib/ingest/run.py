@@ -201,7 +201,7 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress
         progress.verified = read_verified(word)
         progress.recall(word)
         before = journal.lives()
-        lives = lives_of(job, folder.name, opened)
+        lives = lives_of(job, journal, opened, before)
         work = open_work(job, spark, folder, opened, lives)
         if take_over(work) or lives != before:  # what has been applied is another thing now
             view, opened = _open(job, folder, journal, word, progress)

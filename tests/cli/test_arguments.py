@@ -50,8 +50,6 @@ def test_every_option_is_a_parameter(name: str) -> None:
 def test_arguments_are_read_as_they_are_spelled() -> None:
     """By their places, once, more often, as switches, as one of some words, and as numbers."""
     command = Command(
-        name="try",
-        help="",
         arguments={
             "PLACE": "",
             "TABLE*": "",

@@ -8,6 +8,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,8 +16,9 @@ from mirrorlib.errors import JournalError, MirrorError, StoreError
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, PlannedFile, Policies
 from mirrorlib.names import TableName
-from mirrorlib.store import LocalStore
+from mirrorlib.store import LocalStore, Store
 from mirrors import Mirror
+from polls import CountingStore
 
 TABLE = TableName("dbo", "orders")
 PLAN = Plan(
@@ -310,6 +312,17 @@ def test_a_status_that_cannot_be_read_is_written_anew(state: LocalStore, journal
     assert {} == journal.read_status()
     journal.write_status({"state": "behind"})
     assert "behind" == journal.read_status()["state"]
+
+
+def test_a_status_is_one_request_whether_it_is_there_or_not(state: LocalStore) -> None:
+    """Every run asks for every table's, twice."""
+    asked = CountingStore(state)
+    journal = Journal(cast("Store", asked), TABLE)
+
+    assert ({}, {"read": 1}) == (journal.read_status(), asked.asked())
+    journal.write_status({"state": "behind"})
+    asked.asked()
+    assert ("behind", {"read": 1}) == (journal.read_status()["state"], asked.asked())
 
 
 def test_a_state_folder_is_tried_once(state: LocalStore) -> None:

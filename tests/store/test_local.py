@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mirrorlib.errors import StoreError
 from mirrorlib.store import LocalStore
 from mirrorlib.store.local import makes_up_inodes
 
@@ -59,3 +60,24 @@ def test_a_file_is_told_by_its_inode_where_that_lasts(
     assert third is not None
     assert made_up is (first.etag == second.etag)
     assert second.etag != third.etag
+
+
+@pytest.mark.parametrize("path", ["../secret", "a/../../secret", "linked", "linked/below", "far/x"])
+def test_nothing_outside_is_read(tmp_path: Path, path: str) -> None:
+    """By whatever way: a path that goes up, a link to a file or a folder; a link that stays inside is followed."""
+    root = tmp_path / "root"
+    (root / "a").mkdir(parents=True)
+    (tmp_path / "outside" / "below").mkdir(parents=True)
+    for place in (tmp_path / "secret", tmp_path / "outside" / "x", root / "a" / "mine"):
+        place.write_text("text")
+    (root / "far").symlink_to(tmp_path / "outside")
+    (root / "linked").symlink_to(tmp_path / ("outside" if "below" in path else "secret"))
+    (root / "near").symlink_to("a")
+    store = LocalStore(root)
+
+    assert b"text" == store.read("near/mine")
+    for read in (store.read, store.open_file):
+        with pytest.raises(StoreError, match="is a link that leads out of"):
+            read(path)
+    with pytest.raises(StoreError, match="is a link that leads out of"):
+        store.read(str(tmp_path / "secret"))

@@ -81,8 +81,6 @@ def _reset(arguments: argparse.Namespace) -> bool:
 
 
 APPLY = Command(
-    name="apply",
-    help="bring every table up to date",
     more="A table that is blocked or failed says why and stops alone; it is tried again on every run.",
     arguments={
         **ZONE,
@@ -100,14 +98,10 @@ APPLY = Command(
     run=_apply,
 )
 PLAN = Command(
-    name="plan",
-    help="say what apply would do, and write nothing",
     arguments=ZONE,
     run=_plan,
 )
 RESET = Command(
-    name="reset",
-    help="start one table over",
     more="The next apply replaces its content, in one commit, by what the landing zone shows then. "
     "Nothing is deleted before.",
     arguments={

@@ -40,8 +40,6 @@ def _status(arguments: argparse.Namespace) -> Report:
 
 
 CHECK = Command(
-    name="check",
-    help="review a landing zone as a strict reader",
     more="Nothing is written, and no Spark is started. Exit codes: 0 nothing but notes (and warnings), 1 errors "
     "(with --strict warnings too), 2 wrong usage. Every rule: docs/check.md.",
     arguments={
@@ -53,8 +51,6 @@ CHECK = Command(
     run=_check,
 )
 STATUS = Command(
-    name="status",
-    help="show how every table of a target stands",
     more="States: current, behind (files wait), blocked (a file is missing), failed (something is wrong), "
     "waiting (no metadata or data yet), gone (its folder is no longer there).",
     arguments=TARGET,

@@ -102,8 +102,6 @@ def _vacuum(arguments: argparse.Namespace) -> Report:
 
 
 EXPORT = Command(
-    name="export",
-    help="deliver what changed to a consumer",
     more="A consumer is a name, with a position in each table that is kept beside the target: every run goes on "
     "where the last one ended, and a run that was killed is carried to its end. Where a table's keys are not "
     "known from its landing zone, say them with --key; where they do not tell its rows apart, with --no-key.",
@@ -133,8 +131,6 @@ EXPORT = Command(
     run=_export,
 )
 CONSUMERS = Command(
-    name="consumers",
-    help="show who is delivered to, and how far each has come",
     more="Health: current, behind (it has not been given the newest versions), delivering (a run is at it), "
     "failed, expiring (what it has not read may soon leave the table's log: export, or raise "
     "delta.logRetentionDuration), or expired (it is gone). Consumers that were registered with --state are "
@@ -151,8 +147,6 @@ CONSUMERS = Command(
     run=_consumers,
 )
 VACUUM = Command(
-    name="vacuum",
-    help="remove files that nobody needs any more",
     more="Delta's VACUUM takes change files too, whoever has still to read them. Here a table is refused while a "
     "registered consumer needs what would go, or what may soon leave the table's log. --dry-run is the check "
     "to run before maintenance elsewhere: its exit code is 1 when something would be lost. Consumers that "

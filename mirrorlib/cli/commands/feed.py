@@ -55,8 +55,6 @@ def _enable(arguments: argparse.Namespace) -> Report:
 
 
 FEED = Command(
-    name="feed",
-    help="print what changed in a table",
     more="An update is one line: what was before, what is now. Versions are Delta's; moments are yyyy-MM-dd[ "
     "HH:mm:ss[.SSS]] in UTC. Without --after, the newest commit is shown; with --until alone, everything up "
     "to it that the log still holds.",
@@ -76,8 +74,6 @@ FEED = Command(
     run=_feed,
 )
 ENABLE_FEED = Command(
-    name="enable-feed",
-    help="switch the change feed of tables on",
     more="Mirrors have it on. For other Delta tables: from the commit that this makes on, changes are recorded. A "
     "table with a column whose name the feed has for itself is refused, with the statements that rename it.",
     arguments={

@@ -31,8 +31,6 @@ def _ledger(arguments: argparse.Namespace) -> Report:
 
 
 LEDGER = Command(
-    name="ledger",
-    help="show what was applied, batch by batch",
     more="With --to, batches and changes of state that are not there yet are added to two Delta tables, "
     "mirrorlib_ledger and mirrorlib_events; without it, no Spark is needed.",
     arguments={
@@ -47,8 +45,6 @@ LEDGER = Command(
     run=_ledger,
 )
 LINEAGE = Command(
-    name="lineage",
-    help="show where tables come from and go to, with the keys on each way",
     more="Landing zones, mirrors, derived tables and consumers, as of their last runs. Needs no Spark.",
     arguments=TARGET,
     run=_lineage,

@@ -33,15 +33,11 @@ def _fabric_items(arguments: argparse.Namespace) -> Report:
 
 
 DEMO = Command(
-    name="demo",
-    help="publish and apply real data, and show what happened",
     arguments={"--folder PATH": "where to (default: ./mirrorlib-demo)"},
     defaults={"folder": "mirrorlib-demo"},
     run=_demo,
 )
 FABRIC_ITEMS = Command(
-    name="fabric-items",
-    help="write notebooks, wheel and schedule as Microsoft Fabric items",
     more="A lakehouse, an environment that holds the wheel, the notebooks, and pipelines that run them for each "
     "--table; for fabric-cicd to publish. docs/start/fabric.md says how.",
     arguments={

@@ -115,8 +115,6 @@ def _marker(text: str) -> int | str:
 
 
 PUBLISH = Command(
-    name="publish",
-    help="put the rows of files into a landing zone",
     more="Each file becomes the next change file of the table, whole or not at all; numbers, metadata and schema "
     "checks are seen to. After an error or a crash, publish the same files again, in the same order, when "
     "what was wrong with the rest is repaired: none is published twice.",
