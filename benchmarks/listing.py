@@ -98,12 +98,12 @@ def main() -> None:
     print(
         f"\nThe S3 server (moto, in this process) is slow to fill: it gets {arguments.scale} times less."
     )
-    with s3_server() as (address, requests):
+    with s3_server() as (address, served):
         for tables, files in shapes:
             fewer = (
                 (tables // arguments.scale, files) if tables > 1 else (1, files // arguments.scale)
             )
-            measure(s3_zone(address, requests, *fewer))
+            measure(s3_zone(address, lambda: len(served), *fewer))
 
 
 def measure(zone: Zone) -> None:
@@ -217,17 +217,17 @@ def local_zone(root: Path, tables: int, files: int) -> Zone:
 
 
 @contextmanager
-def s3_server() -> Iterator[tuple[str, Callable[[], int]]]:
-    """Start a server of S3's protocol; give its address, and a way to ask how many requests it has had."""
+def s3_server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Start a server of S3's protocol; give its address and the requests that it has had, as WSGI tells them."""
     from moto.server import ThreadedMotoServer  # of the dev extra
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    served: list[int] = []
+    served: list[dict[str, Any]] = []
     inner = server._server.app  # type: ignore[union-attr]  # noqa: SLF001  # to count what comes over the wire
 
     def counted(environ: Any, respond: Any) -> Any:  # noqa: ANN401  # WSGI's
-        served.append(1)
+        served.append(environ)
         return inner(environ, respond)
 
     server._server.app = counted  # type: ignore[union-attr]  # noqa: SLF001  # the same
@@ -240,7 +240,7 @@ def s3_server() -> Iterator[tuple[str, Callable[[], int]]]:
         "AWS_ENDPOINT_URL": address,
         "AWS_ALLOW_HTTP": "true",
     }
-    yield address, lambda: len(served)
+    yield address, served
     server.stop()
 
 

@@ -9,11 +9,12 @@ Run by the tests with one argument, a JSON object:
                     itself. So one death is a death of each table at a point of its own.
     whole           it dies with its Java process at the same instant; otherwise only Python is killed, and Java follows
     wait            it gets ready and waits for a line on its standard input before it applies
+    meet            [step, when]: it waits for a line there, too, when it comes to that event for the first time
     java            options of its Java process
     shared          where a Java process tells of itself that it joins, instead of starting one
     large           batches are folded by Spark, as large ones are
 
-It says what it does on its standard output, a JSON object a line, "at" being: ready, event, parked, report.
+It says what it does on its standard output, a JSON object a line, "at" being: ready, event, parked, met, report.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from shared_java import attach
 class Observer:
     """Tell every event, stop threads where they have to stop, and die once all are there."""
 
-    def __init__(self, park: dict[str, list[Any]], *, whole: bool) -> None:
+    def __init__(self, park: dict[str, list[Any]], meet: list[str], *, whole: bool) -> None:
         self._park = {table: (step, when, count) for table, (step, when, count) in park.items()}
+        self._meet = tuple(meet)
         self._whole = whole
         self._seen: Counter[tuple[str, str, str]] = Counter()
         self._parked: set[str] = set()
@@ -49,6 +51,10 @@ class Observer:
         tell("event", table=event.table, step=event.step, when=event.when, batch=event.batch)
         if self._park.get(event.table) == (event.step, event.when, count):
             self._stop_here(event.table)
+        if self._meet == (event.step, event.when):
+            self._meet = ()
+            tell("met", table=event.table)
+            sys.stdin.readline()
 
     def _stop_here(self, table: str) -> NoReturn:
         tell("parked", table=table)
@@ -88,7 +94,8 @@ def main(task: dict[str, Any]) -> int:
     tell("ready")
     if task.get("wait"):
         sys.stdin.readline()
-    observe = Observer(task.get("park", {}), whole=task.get("whole", False))
+    meeting = task.get("meet", [])
+    observe = Observer(task.get("park", {}), meeting, whole=task.get("whole", False))
     options = task.get("options", {})
     report = mirrorlib.apply(spark, task["zone"], task["target"], observe=observe, **options)
     tell("report", ok=report.ok, text=str(report))

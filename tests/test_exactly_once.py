@@ -199,3 +199,36 @@ def test_two_runners_started_at_once_share_the_work_and_every_file_has_one_effec
 
     assert versions == [newest_version(target / table.writer.name) for table in zone.tables]
     assert [3] * 2 == [len(batches_of(target / table.writer.name)) for table in zone.tables]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["both-end", "one-is-killed"])
+def test_two_runners_of_disjoint_patterns_leave_each_other_alone(
+    spark: SparkSession, tmp_path: Path, *, killed: bool
+) -> None:
+    """Both are in the middle of a commit at one moment; each writes and ends its own tables alone, and status shows all."""
+    zone, target = BusyZone(tmp_path / "zone", throw_dice(6), tables=4), tmp_path / "target"
+    zone.publish(2)
+    task = {"wait": True, "meet": ["commit", "before"]}
+    options = {"max_files": 1, "parallelism": 1}
+    with (
+        child(zone, target, options={**options, "tables": ["t[01]"]}, **task) as one,
+        child(zone, target, options={**options, "tables": ["t[23]"]}, **task) as other,
+    ):
+        for at in ("ready", "met"):
+            for runner in (one, other):
+                runner.until(at)
+            one.kill(whole=True) if killed and at == "met" else one.go()
+            other.go()
+
+        assert (-9 if killed else 0, 0) == (one.follow(), other.follow()), other.last_words()
+        worked_on = [{said.get("table") for said in one.told} - {None} for one in (one, other)]
+    first = {"t0"} if killed else {"t0", "t1"}
+    assert [first, {"t2", "t3"}] == worked_on
+    ended = {"t2", "t3"} if killed else {"t0", "t1", "t2", "t3"}
+    states = {one.table: one.state for one in mirrorlib.status(target).tables}
+    assert {**dict.fromkeys(first, "behind"), **dict.fromkeys(ended, "current")} == states
+    versions = {name: newest_version(target / name) for name in ended}
+
+    assert dict.fromkeys(ended, 2) == {name: len(batches_of(target / name)) for name in ended}
+    zone.check(spark, target)
+    assert versions == {name: newest_version(target / name) for name in ended}
