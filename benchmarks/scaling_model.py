@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scaling_fit import ROW_BYTES, SMALL_ROWS, SMALL_TABLE
-from scaling_requests import total
+from scaling_requests import Counts, total
 
 _SECONDS = 86_400
 _PAGE = 1_000  # names of one listing
-_ONCE = {
+_ONCE: Counts = {
     "zone": {"LIST": 1},
     "journal": {"LIST": 1, "GET": 1},
 }  # asked once a run, and counted with its one table

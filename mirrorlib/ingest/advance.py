@@ -7,7 +7,8 @@ The loop is one for both, so what is foreseen is what happens: list, judge, stan
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -135,12 +136,20 @@ def _judge(work: Work, course: Course[Reported]) -> str:
 class Applying(Course[TableReport]):
     """Carry batches out, and keep count of them."""
 
-    def __init__(self, view: FolderView, opened: OpenedFolder, progress: Progress) -> None:
-        """Take how the folder is read, and what is known about the table."""
+    def __init__(
+        self,
+        view: FolderView,
+        opened: OpenedFolder,
+        progress: Progress,
+        others_wait: Callable[[], bool],
+    ) -> None:
+        """Take how the folder is read, what is known about the table, and whether other tables wait for their turn."""
         self.view = view
         self.opened = opened
         self.proven = progress.proven
         self._progress = progress
+        self._others_wait = others_wait
+        self._turn: dict[str, int] = {}  # the last file of each partition folder when it began
 
     @property
     def entry(self) -> Entry | None:
@@ -159,6 +168,8 @@ class Applying(Course[TableReport]):
             self._progress.add(entry.plan, carry_out(work, entry.plan, None, {}))
         if pending or work.source.policies.by_time:
             self.opened = self.view.open(full=pending)
+        shown = self.opened.listing.partitions
+        self._turn = {name: max(files) for name, files in shown.items() if files}
 
     def keep_zone(self, work: Work) -> None:
         """Write a move of plain files down, and what later runs need not prove again."""
@@ -167,11 +178,19 @@ class Applying(Course[TableReport]):
         self._progress.proven = proof_of(work, self.entry)
 
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
-        """See that nobody else has written, and let the table remember whom it is for."""
+        """See that nobody else has written, and let the table remember whom it is for.
+
+        What has come since the run began is left to the next run while other tables wait: else a table whose files
+        come as fast as they are applied would let none of them have a turn.
+        """
         standing = stand(work, self.entry, self._progress.verified)
         self._progress.verified = standing.verified
         work = heed_readers(work, standing, work.options.readers)
-        return work, standing, self._progress.applied
+        applied = self._progress.applied
+        ended = all(applied.get(name, 0) >= last for name, last in self._turn.items())
+        if ended and self._others_wait():
+            work = replace(work, stop=lambda: True)
+        return work, standing, applied
 
     def take(self, work: Work, standing: Standing, coming: Next) -> None:
         """Plan it and carry it out."""

@@ -57,6 +57,7 @@ class Job:
     options: Options
     observe: Observer
     stop: Callable[[], bool]
+    others_wait: Callable[[], bool] = lambda: False  # whether tables have not had their turn yet
 
 
 def open_job(

@@ -128,12 +128,19 @@ def apply_zone(  # noqa: D417  # `Options` tells of the others
     )
     folders, gone, warnings = find_tables(job)
     open_state(job.state, job.target.owner)
+    waiting = list(folders)
+    job = replace(job, others_wait=lambda: bool(waiting))
+
+    def apply_next(folder: TableFolder) -> TableReport:
+        waiting.pop()
+        return _report(job, folder.name, partial(_advance, job, folder), known=not folder.unlisted)
+
     at_once = options.parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
     if at_once == 1 or len(folders) <= 1:
-        reports = [_apply_one(job, folder) for folder in folders]
+        reports = [apply_next(folder) for folder in folders]
     else:
         with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="mirrorlib") as pool:
-            reports = list(pool.map(lambda folder: _apply_one(job, folder), folders))
+            reports = list(pool.map(apply_next, folders))
     reports += [_report(job, name, partial(_end_gone, job, name)) for name in gone]
     return ApplyReport(
         landing_zone=job.zone.url,
@@ -142,10 +149,6 @@ def apply_zone(  # noqa: D417  # `Options` tells of the others
         seconds=round(time.perf_counter() - began, 3),
         warnings=warnings,
     )
-
-
-def _apply_one(job: Job, folder: TableFolder) -> TableReport:
-    return _report(job, folder.name, partial(_advance, job, folder), known=not folder.unlisted)
 
 
 def _report(
@@ -208,7 +211,7 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress
             if opened.waits_for:
                 return progress.end("waiting", opened.waits_for)
             work = open_work(job, spark, folder, opened, lives)
-        report = advance_table(work, Applying(view, opened, progress))
+        report = advance_table(work, Applying(view, opened, progress, job.others_wait))
         if view.incremental is not None:
             progress.listed = view.incremental.result(progress.entry)
         clean_folder(work, view, progress.entry)
