@@ -24,7 +24,6 @@ from mirrorlib.ingest.batch.fold import fold_frame, fold_partially, fold_rows
 from mirrorlib.ingest.batch.open_batch import Prepared, rows_of
 from mirrorlib.ingest.batch.spark_reader import Stage, read_frame
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.partial import check_lists
 from mirrorlib.ingest.rows.read import check_identity
 from mirrorlib.landing.columns import DELETE, INSERT, UPSERT
@@ -54,16 +53,24 @@ def stage_batch(
     if prepared.small and (plain or not (policies.partial or conditional)):
         return _stage_small(stage, source, prepared, keys, replaces=replaces)
     _check_files(source, prepared)
-    if not plain:
-        by = conditional.name if conditional else None
-        return _stage_large(stage, source, prepared, keys, by, replaces=replaces)
-    return stage_inserts(read_frame(stage, source, prepared, ordered=False), prepared.rows)
+    if plain or (replaces and _comes_once(stage, source, prepared, keys)):
+        return stage_inserts(read_frame(stage, source, prepared, ordered=False), prepared.rows)
+    by = conditional.name if conditional else None
+    return _stage_large(stage, source, prepared, keys, by, replaces=replaces)
 
 
 def stage_inserts(frame: DataFrame, rows: int, counts: Mapping[str, int] | None = None) -> Staged:
     """Let rows be inserted as they are read from where they lie."""
     ops = frozenset({ADD})
     return Staged(frame=frame, ops=ops, rows=rows, bytes=0, private=False, counts=counts)
+
+
+def _comes_once(stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str]) -> bool:
+    """Say whether each row is the only one of its key, and stays: then nothing has to be folded."""
+    if source.policies.partial is not None or prepared.counts[DELETE]:
+        return False
+    frame = read_frame(stage, source, prepared, ordered=False)
+    return prepared.ascends or not has_doubles(frame, keys)
 
 
 def has_doubles(rows: DataFrame, keys: Sequence[str]) -> bool:
@@ -94,9 +101,6 @@ def _stage_large(
 
     rows = read_frame(stage, source, prepared, ordered=True)
     columns, partial = prepared.growth.columns, source.policies.partial is not None
-    if replaces and not partial and not prepared.counts[DELETE] and not has_doubles(rows, keys):
-        _check_files(source, prepared)  # only keys were shuffled, not whole rows
-        return stage_inserts(rows.drop(MARKER, ORDER), prepared.rows)
     if partial:
         names = [landed.file.name for landed in prepared.landed]
         check_lists(source, names, columns, rows)

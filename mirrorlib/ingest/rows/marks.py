@@ -9,7 +9,9 @@ is enforced: NULL is a key like any other here, and the columns of a mirror are 
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +35,7 @@ from mirrorlib.landing.delimited import line_of
 from mirrorlib.names import find_key
 from mirrorlib.store import StoredFile
 
+Span: TypeAlias = tuple[int, int]
 _Error = TypeVar("_Error", bound=MirrorError)
 
 MARKER_NAMES = {marker: f"{name}s" for marker, name in columns.MARKER_NAMES.items()}
@@ -156,6 +159,24 @@ def typed_keys(source: Source, schema: FileSchema) -> tuple[list[str], int]:
 def count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:
     """Count NULLs in the rows: the footer would know, but Arrow ends the process over damaged statistics."""
     return sum(int(rows.column(name).null_count) for name in names)
+
+
+def key_span(rows: pa.RecordBatch, names: list[str]) -> Span | None:
+    """Return the first and the last key of rows; None unless it is one whole number that grows from row to row."""
+    values = rows.column(names[0]) if len(names) == 1 and len(rows) else None
+    if values is None or values.null_count or not pa.types.is_integer(values.type):
+        return None
+    grows = pc.all(pc.less(values.slice(0, len(rows) - 1), values.slice(1))).as_py() is not False
+    return (values[0].as_py(), values[-1].as_py()) if grows else None
+
+
+def join_spans(spans: Sequence[Span | None]) -> Span | None:
+    """Return the span of rows that follow each other; None where one is unknown, or begins before another ends."""
+    known = [span for span in spans if span is not None]
+    if not known or len(known) < len(spans):
+        return None
+    apart = all(one[1] < other[0] for one, other in pairwise(known))
+    return (known[0][0], known[-1][1]) if apart else None
 
 
 def required_columns(source: Source, schema: FileSchema) -> list[str]:

@@ -21,10 +21,13 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import damaged, iter_pieces, open_schema
 from mirrorlib.ingest.rows.marks import (
     MARKER_NAMES,
+    Span,
     check_columns,
     count_marks,
     count_missing,
     count_nulls,
+    join_spans,
+    key_span,
     read_marks,
     required_columns,
     typed_keys,
@@ -52,6 +55,7 @@ class Landed:
     Attributes:
         counts: rows by marker.
         null_keys: NULLs in its key columns, all together.
+        key_span: the first and the last key of a large batch's file, see `key_span`.
         rows: the decoded rows; None for a large batch, whose rows Spark reads.
         markers: the rows' markers as int8, with `rows`.
         missing: NULLs in columns of text that are declared to have none, by column.
@@ -63,6 +67,7 @@ class Landed:
     schema: FileSchema
     counts: dict[int, int]
     null_keys: int
+    key_span: Span | None = None
     rows: pa.Table | None
     markers: pa.ChunkedArray | None
     missing: Mapping[str, int] = field(default_factory=dict)
@@ -108,7 +113,10 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         check_columns(source, file, schema, counts, markers)
         keys, untyped = typed_keys(source, schema)
         pieces = [rows] if rows is not None else iter_batches(handle, keys)
-        nulls = sum(count_nulls(piece, keys) for piece in pieces)
+        nulls, spans = 0, []
+        for piece in pieces:
+            nulls += count_nulls(piece, keys)
+            spans.append(key_span(piece, keys) if rows is None else None)
         fingerprint = end_of(handle, file.size)
     except (pa.ArrowException, OSError) as exc:
         raise damaged(source, file, exc) from exc
@@ -117,6 +125,7 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         schema=schema,
         counts=counts,
         null_keys=nulls + untyped * schema.rows,
+        key_span=None if untyped else join_spans(spans),
         rows=rows,
         markers=markers if rows is not None else None,
         fingerprint=fingerprint,
