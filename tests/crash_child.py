@@ -25,6 +25,7 @@ import signal
 import sys
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from little import LITTLE
@@ -34,7 +35,9 @@ from shared_java import attach
 class Observer:
     """Tell every event, stop threads where they have to stop, and die once all are there."""
 
-    def __init__(self, park: dict[str, list[Any]], meet: list[str], *, whole: bool) -> None:
+    def __init__(
+        self, park: dict[str, list[Any]], meet: Sequence[str] = (), *, whole: bool
+    ) -> None:
         self._park = {table: (step, when, count) for table, (step, when, count) in park.items()}
         self._meet = tuple(meet)
         self._whole = whole
