@@ -180,17 +180,17 @@ __all__ = [
 
 def _public() -> dict[str, tuple[str, str]]:
     """Read off this file, by name, which module has what: its imports above are the one list, for type checkers too."""
-    import ast
     import pkgutil
+    import re  # not ast, of which Python 3.11 lets no two threads parse at the same time
 
-    source = ast.parse(pkgutil.get_data(__name__, "__init__.py") or b"")
-    block = next(node for node in source.body if isinstance(node, ast.If))
-    return {
-        alias.asname or alias.name: (node.module or "", alias.name)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+    source = (pkgutil.get_data(__name__, "__init__.py") or b"").decode()
+    block = source.partition("\nif TYPE_CHECKING:\n")[2].partition("\n__all__")[0]
+    block = re.sub(r"  #.*", "", block)
+    imports = re.findall(r"^ +from (\S+) import (?:\(([^)]*)\)|(.+))$", block, re.MULTILINE)
+    names = (
+        (module, one.split()) for module, *some in imports for one in ",".join(some).split(",")
+    )
+    return {words[-1]: (module, words[0]) for module, words in names if words}
 
 
 def __getattr__(name: str) -> object:

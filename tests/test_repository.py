@@ -133,6 +133,37 @@ def test_public_names_are_sorted_and_there() -> None:
     assert all(getattr(mirrorlib, name) is not None for name in names)
 
 
+_AT_ONCE = """
+import gc, sys, threading, time, mirrorlib
+class Yielding:
+    def __init__(self): self.me = self
+    def __del__(self): time.sleep(0)
+sys.setswitchinterval(1e-7)
+gc.set_threshold(5)  # destructors run in the middle of everything, and let others go on
+failures = []
+def find():
+    try:
+        for _ in range(60):
+            kept = Yielding()  # goes in the middle of the next round
+            mirrorlib._public()
+    except BaseException as exc:
+        failures.append(exc)
+threads = [threading.Thread(target=find) for _ in range(8)]
+for one in threads: one.start()
+for one in threads: one.join()
+sys.exit(repr(failures[0]) if failures else 0)
+"""
+
+
+def test_threads_may_ask_for_their_first_name_at_once() -> None:
+    """Python 3.11's parser fails where another thread parses meanwhile: a torture run met that."""
+    done = subprocess.run(
+        [sys.executable, "-c", _AT_ONCE], capture_output=True, text=True, check=False
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
+
+
 def test_other_names_are_not_there() -> None:
     """A typing error is an AttributeError, as in any module."""
     with pytest.raises(AttributeError, match="no attribute 'aply'"):
