@@ -7,8 +7,11 @@ from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from mirrorlib.landing.delimited.values import shape_of
+from mirrorlib.landing.delimited import values as values_module
+from mirrorlib.landing.delimited.values import DATA_TYPES, read_values, shape_of
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 from texts import dialect, header, refusal, rows
 
@@ -246,3 +249,72 @@ def test_a_file_keeps_to_the_byte_notation_of_its_first_value() -> None:
 def test_the_shape_of_a_value_gives_nothing_away(value: str, shape: str) -> None:
     """But how long it is and what kind of characters it has."""
     assert shape == shape_of(value)
+
+
+_DIGITS = st.integers(-(10**20), 10**20).map(str)
+_DAYS = st.dates(date(1, 1, 1)).map(date.isoformat) | st.sampled_from(["0000-01-01", "2024-02-30"])
+_CLOCKS = st.sampled_from(
+    ["12", "12:30", "1230", "24:00", "23:59:59", "23:59:59.1", "00:00:00.1234567"]
+)
+_ZONES = st.sampled_from(["", "Z", "z", "+05", "+0530", "-05:30", " +05:30", "+99:99"])
+_ALMOST = st.one_of(
+    st.none(),
+    _DIGITS,
+    st.builds(
+        "{}{}{}".format,
+        _DIGITS,
+        st.sampled_from([".", ".0", ".5", "e5", "e400"]),
+        st.sampled_from(["", " "]),
+    ),
+    st.text("0123456789+-.eExXnaif()", max_size=7),
+    st.sampled_from(
+        [
+            "true",
+            "FALSE",
+            "tRue",
+            "1",
+            "0",
+            "t",
+            "nan",
+            "nan(1)",
+            "-inf",
+            "Infinity",
+            "0x1F",
+            "-0X1f",
+        ]
+    ),
+    _DAYS,
+    st.builds("{}{}{}{}".format, _DAYS, st.sampled_from("T t"), _CLOCKS, _ZONES),
+)
+
+
+@pytest.mark.parametrize(
+    "declared", ["Int16", "Int32", "Int64", "Double", "Single", "Boolean", "IDate", "DateTime"]
+)
+@given(fields=st.lists(_ALMOST, min_size=1, max_size=4), wall=st.booleans())
+@example(fields=["0x1F"], wall=False)
+@example(fields=["nan(1)"], wall=False)
+@example(fields=["1e400"], wall=False)
+@example(fields=["2024-01-01T12+05:30"], wall=False)
+@example(fields=["0000-01-01"], wall=False)
+@example(fields=["0000-01-01 00:00:00"], wall=True)
+@example(fields=["0001-01-01T00:00:00+01:00"], wall=False)
+def test_what_arrow_reads_by_itself_is_what_the_patterns_read(
+    declared: str, fields: list[str | None], *, wall: bool
+) -> None:
+    """Arrow alone would take 0x1F, an hour without minutes, and what is too large."""
+    how = DATA_TYPES[declared.casefold()]
+    kind = how.mirror_type("keep" if wall else "utc")
+    column = pa.chunked_array([fields], pa.string())
+
+    def outcome() -> object:
+        try:
+            read = read_values(column, how, kind)
+        except pa.ArrowInvalid:
+            return "refused"
+        return read.type, read.cast(pa.string()).to_pylist()
+
+    direct = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(values_module, "_CASTS", {})
+        assert outcome() == direct
