@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.report import TableReport
 
 pytestmark = pytest.mark.slow
-ROADS = {"small": 64 << 20, "large": 0}
+ROADS = {"small": 64 << 20, "large": -1}
 FIRST, SECOND, THIRD = (f"{number:020d}.parquet" for number in (1, 2, 3))
 Row = dict[str, object]
 

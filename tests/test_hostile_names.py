@@ -71,7 +71,7 @@ def test_hostile_folders_stay_in_their_place(
 ) -> None:
     """Q31: as schema and as table, read by Spark at first and merged afterwards: each in its own folder, nothing beside."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
     tables = [zone.table(name, keys=["id"], schema=name) for name in FOLDERS]
     tables.append(zone.table("x" * 230, keys=["id"]))
     for table in tables:
@@ -101,7 +101,7 @@ def test_paths_that_look_like_patterns_are_read_once_each(
     spark: SparkSession, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read by Spark, with and without order: a zone, tables, partition folders and files that look like patterns."""
-    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
     zone = ZoneWriter(tmp_path / "{zone}")
     keyless, keyed = zone.table("o[1]"), zone.table("b*", keys=["id"])
     parts = zone.table("parts", keys=["id"], metadata={"isPartitionEnabled": True})

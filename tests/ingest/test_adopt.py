@@ -28,7 +28,7 @@ MORE: list[Row] = [{"id": 100, "v": "more"}, {"id": 70, "v": "new"}]
 @pytest.fixture(autouse=True)
 def _every_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let batches count as large ones, whose files are worth to be kept."""
-    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
     monkeypatch.setattr("mirrorlib.ingest.batch.adopt._WORTH_IT", 0)
 
 

@@ -36,7 +36,7 @@ def orders(zone: ZoneWriter) -> TableWriter:
 def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Take a batch through memory, then through Spark."""
     if request.param == "large":
-        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
+        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
     return str(request.param)
 
 

@@ -43,14 +43,14 @@ TRANSACTIONS = "delta.setTransactionRetentionDuration"
 @pytest.fixture
 def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Spark read every batch, as it does large ones."""
-    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
 
 
 @pytest.fixture(params=["small", "large"])
 def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Take a batch through memory, then through Spark."""
     if request.param == "large":
-        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
+        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
     return str(request.param)
 
 

@@ -44,7 +44,7 @@ def test_rows_of_a_damaged_page_are_not_left_out_where_the_cluster_ignores_corru
     pinned: bool,  # a case of the test
 ) -> None:
     """The table stops before the file; the reader alone sees to it where a session cannot be configured."""
-    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
     if not pinned:
         monkeypatch.setattr(sessions, "_CONF", {"spark.sql.session.timeZone": "UTC"})
     rows = [{"id": 10 + number, "v": f"{number}"} for number in range(6)]
@@ -61,7 +61,7 @@ def test_a_file_that_is_gone_is_not_left_out_where_the_cluster_ignores_missing_f
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that is removed while Spark appends it voids its plan; the next one finds nothing to apply."""
-    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
     path = mirror.publish([{"id": 50, "v": "planned"}], [0])
 
     with configured_cluster(mirror.spark, {"spark.sql.files.ignoreMissingFiles": "true"}):

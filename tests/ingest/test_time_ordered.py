@@ -77,7 +77,7 @@ def test_any_name_keeps_its_rows_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Spark encodes names in its metadata column; no row may get lost over that."""
-    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
     names = ("my export", "a%20b", "a b", "{x}#1", "[y]?", "q\"uote'", "ä+ü", "plain-1", "plain-2")
     for place, name in enumerate(names):
         put(orders, f"{name}.parquet", place, name)

@@ -91,7 +91,9 @@ def prepare_files(
         StoreError: the first file cannot be read, or one that has to go along with it.
 
     """
-    small = sum(file.size for file in files) <= SMALL_BYTES
+    # Text has to be read to its end to be opened: it is kept as long as there is room, and read once.
+    sizes = [file.size for file in files if source.policies.kind_of(file.name) == "parquet"]
+    small = sum(sizes) <= SMALL_BYTES
     landed: list[Landed] = []
     columns, decoded, fault = before, 0, None
     for file in files:

@@ -39,7 +39,7 @@ from mirrorlib.landing.parquet import ROWS_AT_A_TIME, iter_batches, open_parquet
 from mirrorlib.landing.values import canonical_values, first_refused
 from mirrorlib.store import StoredFile
 
-SMALL_BYTES = 64 << 20  # of change files: a batch that is read and folded in this process
+SMALL_BYTES = 64 << 20  # of Parquet: a batch that is read and folded in this process
 # Of Arrow memory: dictionary pages can hold far more than their size says, and a local Spark has a heap of 2 GB.
 SMALL_DECODED = 256 << 20
 _WRITE_CORRECTED = (
