@@ -180,8 +180,8 @@ class Applying(Course[TableReport]):
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         """See that nobody else has written, and let the table remember whom it is for.
 
-        What has come since the run began is left to the next run while other tables wait: else a table whose files
-        come as fast as they are applied would let none of them have a turn.
+        What has come since the run began is left to the next run where other tables wait for their turn, in this run or
+        that one: else a table whose files come as fast as they are applied would let none of them have it.
         """
         standing = stand(work, self.entry, self._progress.verified)
         self._progress.verified = standing.verified

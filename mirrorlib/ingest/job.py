@@ -57,7 +57,7 @@ class Job:
     options: Options
     observe: Observer
     stop: Callable[[], bool]
-    others_wait: Callable[[], bool] = lambda: False  # whether tables have not had their turn yet
+    others_wait: Callable[[], bool] = lambda: False  # for their turn, in this run or the next one
 
 
 def open_job(

@@ -105,7 +105,8 @@ def open_next(
         if not files or (replaces and coming.state != "current"):
             return coming
         if work.stop():
-            reason = f"{len(every)} files wait for the next run."
+            waiting = "1 file waits" if len(every) == 1 else f"{len(every):,} files wait"
+            reason = f"{waiting} for the next run."
             return replace(coming, state="behind", reason=reason, file=None, error=None)
         with work.step("read", clock, files=len(files)):
             files, prepared = _prepare(

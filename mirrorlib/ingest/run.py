@@ -128,12 +128,15 @@ def apply_zone(  # noqa: D417  # `Options` tells of the others
     )
     folders, gone, warnings = find_tables(job)
     open_state(job.state, job.target.owner)
-    waiting = list(folders)
-    job = replace(job, others_wait=lambda: bool(waiting))
+    in_flight: list[TableFolder] = []
+    job = replace(job, others_wait=lambda: len(in_flight) < len(folders))
 
     def apply_next(folder: TableFolder) -> TableReport:
-        waiting.pop()
-        return _report(job, folder.name, partial(_advance, job, folder), known=not folder.unlisted)
+        in_flight.append(folder)
+        act = partial(_advance, job, folder)
+        report = _report(job, folder.name, act, known=not folder.unlisted)
+        in_flight.remove(folder)
+        return report
 
     at_once = options.parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
     if at_once == 1 or len(folders) <= 1:
@@ -169,7 +172,7 @@ def _report(
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         error = as_mirror_error(exc, name.shown)
         report = progress.end("failed", str(error), file=error.file, error=type(error).__name__)
-    level = logging.INFO if report.state in {"current", "gone"} else logging.WARNING
+    level = logging.INFO if report.state in {"current", "behind", "gone"} else logging.WARNING
     _LOG.log(level, "%s: %s %s", report.table, report.state, report.reason)
     since = now()
     if known:

@@ -193,7 +193,7 @@ def test_a_run_that_is_cut_short_does_not_look_like_one_that_is_done(
         patch.setattr(apply, "show_progress", progress)
         assert code == cli.main(command)
         streams = capsys.readouterr()
-        assert "orders is behind: 1 files wait for the next run." in streams.out
+        assert "orders is behind: 1 file waits for the next run." in streams.out
         assert f"{number.name} cut the run short: 1 table is behind; the next run goes on" in (
             streams.err
         )

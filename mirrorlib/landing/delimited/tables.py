@@ -15,13 +15,14 @@ Fields: nothing at all (`,,`) and an unquoted `NullValue` are NULL in every type
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import pyarrow as pa
 
-from mirrorlib.errors import ChangeFileError, SchemaError
+from mirrorlib.errors import ChangeFileError, MirrorError, SchemaError
 from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
@@ -104,15 +105,39 @@ def iter_tables(
     """
     reading = start_reading(handle, file, dialect, schema, table, block_bytes)
     row = 0
-    for piece in iter_pieces(reading.opened):
+
+    def typed(piece: Piece) -> pa.Table:
+        nonlocal row
         rows = type_rows(reading, piece, parse_rows(reading, piece, row), row)
+        row += len(rows)
+        return rows
+
+    for rows in _one_ahead(typed, iter_pieces(reading.opened)):
         for start in range(0, len(rows), ROWS_AT_A_TIME):
             yield rows.slice(start, ROWS_AT_A_TIME)
-        row += len(rows)
     if not row:
         names = reading.opened.names
         fields = [(name, reading.kinds.get(name, pa.string())) for name in names]
         yield pa.schema(fields).empty_table()
+
+
+def _one_ahead(typed: Callable[[Piece], pa.Table], pieces: Iterator[Piece]) -> Iterator[pa.Table]:
+    """Type pieces in order, each while Python looks for the end of the next one: Arrow lets it."""
+    with ThreadPoolExecutor(1) as pool:
+        under_way: Future[pa.Table] | None = None
+        while True:
+            try:
+                piece = next(pieces, None)
+            except MirrorError:  # what is wrong with rows before comes first
+                if under_way is not None:
+                    yield under_way.result()
+                raise
+            coming = None if piece is None else pool.submit(typed, piece)
+            if under_way is not None:
+                yield under_way.result()
+            if coming is None:
+                return
+            under_way = coming
 
 
 def line_of(
