@@ -151,18 +151,22 @@ def apply_all(run: Run) -> Peaks:
 
 
 def apply_batches(run: Run) -> Peaks:
-    """Apply one file a run; look every hundred runs at what a full collection leaves."""
+    """Apply one file a run; look every hundred runs at what a full collection leaves, and at how long one takes."""
     looks: list[tuple[int, ...]] = []
+    seconds: list[float] = []
 
     def one_by_one(spark: SparkSession) -> None:
         run.apply(spark)
         for number in range(1, run.batches + 1):
             name = f"{number + 1:020d}.parquet"
             (run.folder / "coming" / name).rename(run.zone / name)
+            began = time.perf_counter()
             run.apply(spark)
+            seconds.append(time.perf_counter() - began)
             if number % _EACH == 0:
                 looks.append((number, *_look(spark)))
-                print("   batches, heap, metaspace, Python, Java:", looks[-1], flush=True)
+                print("   batches, heap, metaspace, Python, Java:", looks[-1], end="; ")
+                print(f"a run {statistics.median(seconds[-_EACH:]):.3f} s", flush=True)
 
     peaks = _measured(run, one_by_one)
     settled = [look for look in looks if look[0] >= _WARM]
