@@ -3,6 +3,7 @@
     changes  the feed into a log, against `readChangeFeed` and a write
     current  windows of 1 % and of 10 % of the rows, and of ten rows, into a copy, against the foreachBatch recipe
     net      net changes of twenty versions, against reading the plain feed
+    receivers  one commit of 1 % of the rows into a log, files and a landing zone, against Delta's reader alone
     idle     finding nothing to export for 200 tables, against exporting one commit of one table
 
 Both sides run in one process; copies must end equal. Sources are mirrors, whose feed MERGE has written.
@@ -41,6 +42,7 @@ _VERSIONS = 20
 _SHARE = 100  # one row in so many changes
 _SMALL_ROWS = 1_000
 _COMMITS = 20
+_RECEIVERS = ("delta:{}", "files:{}?format=parquet", "files:{}?format=jsonl", "zone:{}")
 _WARM_UP = 40  # commits: until then both sides mostly measure how Java compiles itself
 
 
@@ -267,6 +269,22 @@ def run_idle(bench: Bench) -> None:
     show(title, idle, "one commit of one table", one[-bench.rounds :], ">= 1")
 
 
+def run_receivers(bench: Bench) -> None:
+    """Deliver one commit to receivers that take what changes, and are places in a file system."""
+    mirror = bench.large
+    until = mirror.newest
+    for to in _RECEIVERS:
+        theirs, ours = [], []
+        for number in range(bench.rounds):
+            place = bench.folder / "receiver"
+            theirs.append(timed(_drain, mirror.feed(bench.spark, until - 1, until)))
+            options = {"consumer": f"{_RECEIVERS.index(to)}-{number}", "start": until - 1}
+            ours.append(timed(export, bench.spark, mirror.root, to.format(place), **options))
+            shutil.rmtree(place)
+        title = f"one commit of {bench.rows // _SHARE:,} rows to {to.format('PATH')}"
+        show(title, ours, "readChangeFeed, alone", theirs, "told only")
+
+
 class Nowhere:
     """A receiver that takes windows and keeps nothing: none is looked for where nothing is to be exported."""
 
@@ -313,7 +331,13 @@ def timed(call: Callable[..., object], *arguments: object, **options: object) ->
     return time.perf_counter() - began
 
 
-RUNS = {"changes": run_changes, "current": run_current, "net": run_net, "idle": run_idle}
+RUNS = {
+    "changes": run_changes,
+    "current": run_current,
+    "net": run_net,
+    "receivers": run_receivers,
+    "idle": run_idle,
+}
 
 
 def main() -> None:
