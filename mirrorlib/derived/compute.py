@@ -64,14 +64,7 @@ class Computed:
 
 
 def compute(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
-    """Compute a round.
-
-    Raises:
-        FeedExpiredError: the sources cannot be read any more as they were when the round was planned.
-        KeysError: the transformation gives no DataFrame.
-        SchemaError: it gives columns that no table can have.
-
-    """
+    """Compute a round."""
     full = _compute_in_full(job, planned, target)
     windows = _windows(job, planned, target, full)
     if isinstance(windows, str):

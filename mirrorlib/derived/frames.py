@@ -76,12 +76,7 @@ def frame_rows(source: SourceTable, plan: WindowPlan, rows: DataFrame) -> Framed
 
 
 def transformed(transform: Transform, framed: Sequence[Framed]) -> DataFrame:
-    """Call a transformation.
-
-    Raises:
-        KeysError: what it gives is no batch DataFrame.
-
-    """
+    """Call a transformation."""
     given = {one.source.name: one.frame for one in framed if one.source.name}
     result = transform(*[one.frame for one in framed if not one.source.name], **given)
     if getattr(result, "isStreaming", True):

@@ -103,12 +103,7 @@ class DerivedTarget:
 
 
 def open_target(job: DeriveJob) -> DerivedTarget:
-    """Open the table as it is now.
-
-    Raises:
-        ForeignWriteError: it is not ours, or not as we have left it.
-
-    """
+    """Open the table as it is now."""
     there = find_target(job.session, job.place.ref)
     if there is None:
         return DerivedTarget(last=LastCommit(newest=-1))
@@ -132,13 +127,7 @@ def open_target(job: DeriveJob) -> DerivedTarget:
 
 
 def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
-    """Make an empty derived table, with a feed and deletion vectors, where there is none.
-
-    Raises:
-        LandingZoneError: its folder holds something else.
-        ForeignWriteError: somebody else has made it, or removed it since.
-
-    """
+    """Make an empty derived table, with a feed and deletion vectors, where there is none."""
     owned = {VECTORS: "true", OWNER: job.name, **keys_property(keys)}
     properties, shown = {**feed_properties(FEED_DAYS), **owned}, job.place.shown
     make_table(job.session, job.place.ref, columns.fields, properties, shown)
@@ -146,12 +135,7 @@ def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
 
 
 def check_columns(place: TablePlace, rows: DataFrame) -> None:
-    """Refuse a result that no table with a feed can hold.
-
-    Raises:
-        SchemaError: two columns have one name, one is the feed's or ours, or has no type.
-
-    """
+    """Refuse a result that no table with a feed can hold."""
     seen: set[str] = set()
     for field in rows.schema.fields:
         folds = folds_of(field.name)

@@ -79,14 +79,7 @@ def open_sources(
     target: TablePlace,
     state: PathOrUrl | None,
 ) -> tuple[SourceTable, ...]:
-    """Open the sources.
-
-    Raises:
-        LandingZoneError: one is named twice, is the target itself, or a catalog's without a state folder; or two
-            would have one place for their progress.
-        FeedError: there is no such Delta table.
-
-    """
+    """Open the sources."""
     if isinstance(sources, Mapping):
         named = list(sources.items())
     elif isinstance(sources, (str, os.PathLike)):
@@ -128,12 +121,7 @@ def find_place_with_state(
 
 
 def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, ...]:
-    """Return the ways through the sources; begin all of them anew where they do not go together.
-
-    Raises:
-        JournalError: the name is another derived table's.
-
-    """
+    """Return the ways through the sources; begin all of them anew where they do not go together."""
     streams = [source.registry.newest_stream() for source in sources]
     for stream in streams:
         if stream is not None and stream.to != target:

@@ -81,11 +81,6 @@ def open_window(
 
     It holds what came after a version, or after a moment; -1 is from the first version on. And up to another; None is
     the newest. With *beyond*, a bound beyond the newest version is that one, and no error.
-
-    Raises:
-        FeedExpiredError: a version's changes are gone, or were never recorded.
-        FeedError: the bounds are missing, reversed, or beyond the newest version.
-
     """
     shown = commits.shown
     if after is None:

@@ -128,10 +128,6 @@ def find_tables(
     Returns:
         those that the zone shows; those that it has filled and shows no longer; and what it is warned of: one
         without any table looks like one that is not mounted, and nothing is gone from it.
-
-    Raises:
-        LandingZoneError: there is no landing zone, or a pattern names no table.
-
     """
     known, wanted = known_tables(job), job.options.tables
     listed = _list_shown(job, known)

@@ -84,12 +84,7 @@ class FileSchema:
 
 
 def split_marker(names: Iterable[str], *, table: str, file: str) -> tuple[list[str], str | None]:
-    """Tell a file's data columns from its marker, None without one; both can be carried to a Delta table.
-
-    Raises:
-        SchemaError: there are two markers, or a name is refused by `check_names`.
-
-    """
+    """Tell a file's data columns from its marker, None without one; both can be carried to a Delta table."""
     data: list[str] = []
     markers: list[str] = []
     for name in names:
@@ -102,12 +97,7 @@ def split_marker(names: Iterable[str], *, table: str, file: str) -> tuple[list[s
 
 
 def check_names(names: Sequence[str], *, table: str, file: str) -> None:
-    """See that a file's data columns can be carried to a Delta table.
-
-    Raises:
-        SchemaError: a name is missing, reserved, given twice or cannot be written.
-
-    """
+    """See that a file's data columns can be carried to a Delta table."""
     step = "Rename the column at its publisher."
     if len(names) > MOST_COLUMNS:
         msg, found = f"the file has more than {MOST_COLUMNS:,} columns", f"{len(names):,}"

@@ -40,13 +40,7 @@ _END_OF = "end"
 
 
 def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolicy) -> FileSchema:
-    """Read what the footer of a Parquet file says about its columns.
-
-    Raises:
-        ChangeFileError: the file is empty, cut short or not Parquet.
-        SchemaError: a column's name or type cannot be mirrored.
-
-    """
+    """Read what the footer of a Parquet file says about its columns."""
     arrow, metadata = _open_parquet(source, file, table)
     leaves = (metadata.schema.column(i) for i in range(len(metadata.schema)))
     physical = {leaf.path: leaf.physical_type for leaf in leaves}

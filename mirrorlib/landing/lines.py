@@ -108,13 +108,7 @@ class _Kinds:
 def read_line_schema(
     handle: BinaryIO, file: StoredFile, *, table: str, block_bytes: int = BLOCK_BYTES
 ) -> FileSchema:
-    """Read a file to its end for its columns, in the order in which they come, their types, and its rows.
-
-    Raises:
-        ChangeFileError: it is empty, cut short, or a line is no JSON object.
-        SchemaError: a column's name cannot be mirrored.
-
-    """
+    """Read a file to its end for its columns, in the order in which they come, their types, and its rows."""
     origin = Origin(table, file.name)
     kinds: dict[str, _Kinds] = {}
     rows = 0
@@ -148,11 +142,6 @@ def iter_line_tables(
     """Give a file's rows, as *schema* types them; a file without lines gives one empty table.
 
     The handle is left open; *block_bytes*, how much is read at a time, changes nothing but memory and speed.
-
-    Raises:
-        ChangeFileError: as `read_line_schema`.
-        FileChangedError: the values are others than *schema* says.
-
     """
     origin = Origin(table, file.name)
     types = pa.schema([(column.name, column.type) for column in schema.columns])

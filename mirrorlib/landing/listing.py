@@ -122,11 +122,6 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
     """Find the table folders: `<schema>.schema/<table>` and `<table>`, sorted by name.
 
     A schema folder that cannot be listed is one refused table, `<schema>/*`; the others are found all the same.
-
-    Raises:
-        LandingZoneError: there is no such folder.
-        StoreError: the zone itself cannot be listed.
-
     """
     top = zone.list_folder("")
     if top is None:

@@ -34,12 +34,7 @@ class Target:
 
     @classmethod
     def of(cls, place: PathOrUrl, *, catalog: str | None, state: PathOrUrl | None) -> Target:
-        """Settle where the state lies: beside the tables, or where the caller says.
-
-        Raises:
-            LandingZoneError: a catalog's schema has no place for the state and none is given.
-
-        """
+        """Settle where the state lies: beside the tables, or where the caller says."""
         if catalog is not None and state is None:
             msg = "a catalog's schema has no folder for the journal"
             raise LandingZoneError(msg, next_step="Say where the journal lives, with --state PATH.")

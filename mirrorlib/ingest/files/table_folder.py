@@ -134,11 +134,6 @@ def open_folder(
 
     Without *history*, files without numbers are all new; without *incremental*, the listing is full; without
     *options*, a folder without metadata is read as it was until now.
-
-    Raises:
-        MetadataError: the metadata cannot be understood.
-        JournalError: what has been applied cannot be read.
-
     """
     table = str(folder.name)
     listed_at = now()

@@ -29,12 +29,7 @@ _DATA = frozenset({"parquet", "csv", "tsv", "psv", "gz", "zst", "snappy"})
 
 
 def iter_levels(zone: Store, path: str, listed: Folder, partition: str = "") -> Iterator[Level]:
-    """Give a table's folder and the partition folders below it.
-
-    Raises:
-        StoreError: a partition folder cannot be listed.
-
-    """
+    """Give a table's folder and the partition folders below it."""
     yield partition, listed
     for name in listed.folders:
         if "=" in name and not is_ignored(name):

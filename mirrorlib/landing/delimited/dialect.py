@@ -75,12 +75,7 @@ class Dialect:
 
 
 def dialect_of(metadata: TableMetadata, *, table: str) -> Dialect:
-    """Read how a table's text is written; *table* is its name, for messages.
-
-    Raises:
-        MetadataError: a property is not what any publisher could mean, or not what can be read.
-
-    """
+    """Read how a table's text is written; *table* is its name, for messages."""
     stated = metadata.format_properties
     header = stated.get("FirstRowAsHeader", "").strip()
     if header.casefold() not in {"", "true"}:

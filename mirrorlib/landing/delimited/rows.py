@@ -45,11 +45,7 @@ class Opened:
 
 
 def open_rows(blocks: Iterator[bytes], dialect: Dialect, origin: Origin) -> Opened:
-    """Read the header.
-
-    Raises:
-        ChangeFileError: there is none, or it is not written as the metadata states.
-    """
+    """Read the header."""
     grammar, text = grammar_of(dialect), b""
     for block in chain(blocks, (None,)):
         bare = len(text) + len(block or b"")
@@ -80,11 +76,7 @@ def _opened(
 
 
 def iter_pieces(opened: Opened) -> Iterator[Piece]:
-    """Cut the rows behind the header into pieces; empty lines at the file's end are left out.
-
-    Raises:
-        ChangeFileError: a quoted value does not end, or there is text behind its closing quote.
-    """
+    """Cut the rows behind the header into pieces; empty lines at the file's end are left out."""
     grammar, line = opened.grammar, opened.rest.line
     waiting, unfinished = [opened.rest.text], 0
     for block in chain(opened.blocks, (None,)):
@@ -109,11 +101,7 @@ def iter_pieces(opened: Opened) -> Iterator[Piece]:
 
 
 def check_utf8(piece: Piece, grammar: Grammar, origin: Origin) -> None:
-    """Name the line of a piece on which UTF-8 ends.
-
-    Raises:
-        ChangeFileError: it does.
-    """
+    """Name the line of a piece on which UTF-8 ends."""
     try:
         piece.text.decode()
     except UnicodeDecodeError as exc:

@@ -51,10 +51,6 @@ def read_header(
     """Read what the header says about a file's columns; the number of rows stays unknown (-1).
 
     The handle is left open. A DateTime is an instant, or, with *ntz* "keep", a time without zone.
-
-    Raises:
-        ChangeFileError: the file is empty, has no header, or is not written as its metadata states.
-        SchemaError: a column's name cannot be mirrored, or no declared column is in the file.
     """
     opened = open_header(handle, file, dialect, table, 1 << 16)
     return header_schema(opened.names, dialect, table=table, file=file.name, ntz=ntz)
@@ -96,11 +92,6 @@ def iter_tables(
 
     *schema* is what `read_header` said. The handle is left open; *block_bytes*, how much is read at a time,
     changes nothing but memory and speed.
-
-    Raises:
-        ChangeFileError: a row is ragged, a value does not fit its declared type, or the text is cut
-            short or not written as its metadata states.
-        FileChangedError: the header is another one than *schema*.
     """
     reading = start_reading(handle, file, dialect, schema, table, block_bytes)
     row = 0
@@ -166,11 +157,6 @@ def survey_tables(
     """Give a file's sound rows, in row order, and note the others.
 
     A piece with a value that does not fit, or a ragged row, is text.
-
-    Raises:
-        ChangeFileError: nothing can be read from here on.
-        FileChangedError: the header is another one than *schema*.
-
     """
     reading = start_reading(handle, file, dialect, schema, table)
     row = 0

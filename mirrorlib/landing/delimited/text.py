@@ -92,9 +92,6 @@ def iter_text(
     """Give a file's text in UTF-8, a block at a time, from its first byte.
 
     The handle is left open. *encoding* is what the metadata states; a byte order mark knows better.
-
-    Raises:
-        ChangeFileError: the file is cut short, damaged, of another format, or not in its encoding.
     """
     blocks = _iter_bytes(handle, origin, max(block_bytes, _LONGEST_MAGIC))
     first = next(blocks, b"")

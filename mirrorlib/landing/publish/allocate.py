@@ -89,12 +89,7 @@ def publish_next(
 
 
 def publish_timed(zone: Store, place: FileSequence, call: Call, content: Content) -> PublishedFile:
-    """Publish content under a name of its own, for a table whose files are ordered by time.
-
-    Raises:
-        ChangeFileError, FileChangedError, StoreError: as `publish_next`.
-
-    """
+    """Publish content under a name of its own, for a table whose files are ordered by time."""
     while (found := _find(zone, place, call)) is None:
         claim = _staged(zone, place, call, content)
         if write_claim(zone, place.record(claim.key, 1), claim):

@@ -84,14 +84,7 @@ class Fitted:
 
 
 def fit_rows(rows: pa.Table, given: Given) -> Fitted:
-    """Fit rows to their table.
-
-    Raises:
-        MarkerError: there are updates or deletes, and no keys.
-        SchemaError: a name or type has no place in the format, a key is missing or NULL, or the rows
-            do not go with what was published before.
-
-    """
+    """Fit rows to their table."""
     names = [name for name in rows.column_names if name != MARKER_COLUMN]
     check_names(names, table=given.table, file="the data")
     _check_keys(rows, given)

@@ -58,13 +58,7 @@ class Draft:
 
 
 def read_state(zone: Store, folder: str, state: FolderState, *, table: str) -> FolderState:
-    """Look at a table folder again; other metadata means that all may be another.
-
-    Raises:
-        MetadataError: the metadata cannot be understood.
-        SchemaError, StoreError: what was published before cannot be read.
-
-    """
+    """Look at a table folder again; other metadata means that all may be another."""
     path = f"{folder}/{METADATA_NAME}"
     there = zone.stat(path)
     if there is None:
@@ -81,12 +75,7 @@ def read_state(zone: Store, folder: str, state: FolderState, *, table: str) -> F
 def partitions(
     wanted: Wanted, state: FolderState, *, table: str, force: bool = False
 ) -> tuple[str, ...]:
-    """Give the columns that name the partition folders.
-
-    Raises:
-        MetadataError: they are not known, or would be others than before.
-
-    """
+    """Give the columns that name the partition folders."""
     before = state.known.partition_by if state.known else None
     asked = wanted.partition_by
     if before is not None and asked is not None and before != asked and not force:
@@ -179,10 +168,6 @@ def split_partitions(
     """Split rows by the values of some columns, each partition's rows in their order; sorted by path.
 
     Without columns there is one partition, `""`. Rows that are none have no partition to lie in then.
-
-    Raises:
-        SchemaError: a column is missing, or its values cannot be the name of a folder.
-
     """
     if not columns:
         return [("", rows)]

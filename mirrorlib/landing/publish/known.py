@@ -83,13 +83,7 @@ def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
 def adopt_known(
     zone: Store, folder: str, metadata: TableMetadata | None, *, table: str
 ) -> KnownSchema | None:
-    """Learn the schema of a table that another publisher began; None when it has no files yet.
-
-    Raises:
-        SchemaError: a published column has no place in the format.
-        StoreError: the files cannot be read.
-
-    """
+    """Learn the schema of a table that another publisher began; None when it has no files yet."""
     if metadata is not None and metadata.schema_definition:
         defined = [
             pa.field(
@@ -133,10 +127,6 @@ def read_own(zone: Store, path: str, revive: Callable[[dict[str, Any]], T], what
         path: of the file.
         revive: makes of its JSON, without the format, what it stands for.
         what: a clause for errors that says what the file is.
-
-    Raises:
-        StoreError: it cannot be read, or a newer mirrorlib wrote it.
-
     """
     data = zone.read(path)
     if data is None:

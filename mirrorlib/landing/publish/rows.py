@@ -95,12 +95,6 @@ def change_key_rows(
     All deletes stand before all inserts: keys may be swapped among the rows. In the deletes, every
     other column is NULL, or the new row's value where NULL is not allowed. *old* has a row for each of the *new*
     rows, which are whole; *fixed* are the columns that name the partition folder, in which both have to lie.
-
-    Raises:
-        MarkerError: the rows have markers.
-        SchemaError: there are not as many old keys as new rows, a column is missing, or the rows move
-            to another partition.
-
     """
     if MARKER_COLUMN in {*old.column_names, *new.column_names}:
         msg = "a changed key is a delete and an insert, and the rows have markers of their own"

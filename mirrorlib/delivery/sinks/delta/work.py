@@ -137,12 +137,7 @@ class WindowWork:
 
 
 def open_place(address: str) -> Target:
-    """Read an address: a path below which the tables go, or a schema of a catalog.
-
-    Raises:
-        LandingZoneError: it is neither.
-
-    """
+    """Read an address: a path below which the tables go, or a schema of a catalog."""
     if "/" in address or "\\" in address:
         return Target.of(address, catalog=None, state=None)
     parts = _SCHEMA.fullmatch(address)

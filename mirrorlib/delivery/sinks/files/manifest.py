@@ -93,12 +93,7 @@ class Receiver:
     """One table's folder at the receiver."""
 
     def __init__(self, store: Store, table: str) -> None:
-        """Take the table's name as the target has it.
-
-        Raises:
-            TableNameError: no folder can have that name, or readers would ignore it.
-
-        """
+        """Take the table's name as the target has it."""
         self.store = store
         self.table = table
         self.folder = parse_visible(table).path
@@ -106,14 +101,7 @@ class Receiver:
         self._manifest = f"{self.folder}/_manifest"
 
     def admit(self, delivery: Delivery) -> int:
-        """Return the place of a stream among those that have written here; a new one gets the next.
-
-        Raises:
-            LandingZoneError: the folder is another consumer's or a Delta table's, or what the stream goes on from is
-                not there.
-            TableBusyError: a later stream of the consumer writes here.
-
-        """
+        """Return the place of a stream among those that have written here; a new one gets the next."""
         stream = delivery.stream
         while True:
             listed = self.store.list_folder(f"{self._manifest}/streams")

@@ -153,10 +153,6 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
         keys: key columns as the frame has them; without any the key is NULL.
         table: its name, for errors.
         ordered: by commit, key and kind; the rows of a snapshot need no order.
-
-    Raises:
-        SchemaError: a column's type cannot be told in JSON.
-
     """
     from pyspark.sql import functions as f
 

@@ -90,13 +90,7 @@ def read_batch(claim: Claim | None) -> Batch | None:
 
 
 def check_follows(number: int, last: Batch | None, place: FileSequence, delivery: Delivery) -> None:
-    """See that a window may follow on the newest change file of the table's folder, or be the first.
-
-    Raises:
-        LandingZoneError: that is somebody else's, or the window is not the next to it.
-        TableBusyError: a later stream of the consumer writes there.
-
-    """
+    """See that a window may follow on the newest change file of the table's folder, or be the first."""
     stream, plan = delivery.stream, delivery.plan
     if not number:
         # A window whose net changes are none is no file.
@@ -140,12 +134,7 @@ def _check_changes(last: Batch, place: FileSequence, delivery: Delivery) -> None
 
 
 def check_columns(last: Batch | None, delivery: Delivery) -> None:
-    """See that changes have the columns that readers hold rows of: those that stay are not told again.
-
-    Raises:
-        SchemaError: one may have been renamed, or stands for another one under its name.
-
-    """
+    """See that changes have the columns that readers hold rows of: those that stay are not told again."""
     if last is None or not last.columns:  # an older version did not say
         return
     columns, stream = delivery.columns, delivery.stream

@@ -77,12 +77,7 @@ class KnownKeys:
                 return
 
     def read(self, published: int) -> pa.Table:
-        """Return the keys that readers may hold, in order; *published* is the number of the last change file.
-
-        Raises:
-            LandingZoneError: somebody removed what was noted.
-
-        """
+        """Return the keys that readers may hold, in order; *published* is the number of the last change file."""
         held = self._fold(published)
         if held is None:
             msg = f"the landing zone's folder {self._place.folder} does not tell any more which keys its readers hold"
