@@ -36,21 +36,14 @@ _FLOAT = re.compile(r"\b(?:float|double)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framed:
-    """A source as a transformation is given it.
-
-    Attributes:
-        frame: its rows, or some of them, with their keys.
-        marker: the alias that marks them in a plan.
-        key_columns: the partition key; none where there is none, or a part of it was lost.
-        one_row: each key occurs once, in this version and in the one before the window.
-
-    """
+    """A source as a transformation is given it."""
 
     source: SourceTable
-    frame: DataFrame
-    marker: str
+    frame: DataFrame  # its rows, or some of them, with their keys
+    marker: str  # the alias that marks them in a plan
+    # The partition key; none where there is none, or a part of it was lost.
     key_columns: tuple[str, ...]
-    one_row: bool
+    one_row: bool  # each key occurs once, in this version and in the one before the window
 
 
 def frame_rows(source: SourceTable, plan: WindowPlan, rows: DataFrame) -> Framed:

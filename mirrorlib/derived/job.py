@@ -50,27 +50,18 @@ _VOID = re.compile(r"(^|[:<,])void\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeriveJob:
-    """One run.
+    """One run."""
 
-    Attributes:
-        spark: the caller's session, in which rows are computed.
-        session: one of our own, which commits: marks travel in its configuration.
-        lease: keeps other runners off.
-        observe: told before and after each step.
-        began: when, by a clock of no date.
-
-    """
-
-    spark: SparkSession
-    session: SparkSession
+    spark: SparkSession  # the caller's session, in which rows are computed
+    session: SparkSession  # one of our own, which commits: marks travel in its configuration
     name: str
     place: TablePlace
     sources: Sequence[SourceTable]
     transform: Transform
     rebuild: bool
-    lease: Lease
-    observe: Observer
-    began: float
+    lease: Lease  # keeps other runners off
+    observe: Observer  # told before and after each step
+    began: float  # when, by a clock of no date
 
     def tell(
         self,
@@ -86,20 +77,14 @@ class DeriveJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DerivedTarget:
-    """The table at this moment.
+    """The table at this moment."""
 
-    Attributes:
-        last: what its log tells of our rounds.
-        held: what the last round's commit says; None where the table holds no round of ours.
-        pure: nobody else has written rows to it, so what was said of its keys is true.
-
-    """
-
-    last: LastCommit
+    last: LastCommit  # what its log tells of our rounds
     found: Found | None = None
     schema: StructType | None = None
+    # What the last round's commit says; None where the table holds no round of ours.
     held: Mapping[str, Any] | None = None
-    pure: bool = True
+    pure: bool = True  # nobody else has written rows to it, so what was said of its keys is true
 
 
 def open_target(job: DeriveJob) -> DerivedTarget:

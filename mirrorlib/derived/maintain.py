@@ -53,21 +53,14 @@ _SHARED = "spark.sql.globalTempDatabase"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A current view that is kept.
-
-    Attributes:
-        keys: of the changelog; none is said to occur once, as the table has tombstones, too.
-        order: all columns that tell which row of a key is newer: the order columns, then those of arrival.
-        retention: how long tombstones are kept; None for ever.
-        id: Delta's, of the table; "" while there is none.
-
-    """
+    """A current view that is kept."""
 
     place: TablePlace
-    keys: Keys
+    keys: Keys  # of the changelog; none is said to occur once, as the table has tombstones, too
+    # All columns that tell which row of a key is newer: the order columns, then those of arrival.
     order: tuple[str, ...]
-    retention: timedelta | None
-    id: str = ""
+    retention: timedelta | None  # how long tombstones are kept; None for ever
+    id: str = ""  # Delta's, of the table; "" while there is none
 
 
 def maintain_current_view(

@@ -26,19 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlace:
-    """Where one table lies.
-
-    Attributes:
-        ref: how SQL and writers address it.
-        root: what its state folder belongs to, in which the table has the name of `ref`.
-        state: the state folder; "" where nobody has said it.
-
-    """
+    """Where one table lies."""
 
     shown: str
-    ref: TableRef
-    root: Target
-    state: str
+    ref: TableRef  # how SQL and writers address it
+    root: Target  # what its state folder belongs to, in which the table has the name of `ref`
+    state: str  # the state folder; "" where nobody has said it
 
     @property
     def address(self) -> str:

@@ -39,18 +39,12 @@ MODE = "derive"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTable:
-    """A table that a derived table is made of.
+    """A table that a derived table is made of."""
 
-    Attributes:
-        name: the transformation's parameter; "" where it takes sources by their places.
-        registry: of the derived table as its consumer.
-
-    """
-
-    name: str
+    name: str  # the transformation's parameter; "" where it takes sources by their places
     place: TablePlace
     table: FeedTable
-    registry: Registry
+    registry: Registry  # of the derived table as its consumer
 
     @property
     def table_id(self) -> str:

@@ -28,44 +28,28 @@ MARKER_NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete", UPSERT: "u
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileColumn:
-    """One data column of a change file.
+    """One data column of a change file."""
 
-    Attributes:
-        name: as the file spells it.
-        stored: the Arrow type that pyarrow reads.
-        type: the mirror type; `pa.null()` when the file does not say.
-        native: Spark's own Parquet reader gives the same values for it, but where it is moved.
-        moved: its old values are counted in Spark's old calendar, which Spark's reader alone moves to today's.
-        given: every row's value, when a partition folder states it and the file does not; else None.
-
-    """
-
-    name: str
-    stored: pa.DataType
-    type: pa.DataType
-    native: bool
+    name: str  # as the file spells it
+    stored: pa.DataType  # the Arrow type that pyarrow reads
+    type: pa.DataType  # the mirror type; `pa.null()` when the file does not say
+    native: bool  # Spark's own Parquet reader gives the same values for it, but where it is moved
+    # Its old values are counted in Spark's old calendar, which Spark's reader alone moves to today's.
     moved: bool = False
+    # Every row's value, when a partition folder states it and the file does not; else None.
     given: pa.Scalar | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSchema:
-    """What a footer or a header says of a file.
+    """What a footer or a header says of a file."""
 
-    Attributes:
-        columns: its data columns, in file order.
-        marker: the marker column's name, None without one.
-        rows: how many there are; -1 while nobody knows, as text has no footer.
-        decoded_bytes: their size in memory, at least; -1 while nobody knows.
-        undeclared: data columns of delimited text that `SchemaDefinition` does not list.
-
-    """
-
-    columns: tuple[FileColumn, ...]
-    marker: str | None
+    columns: tuple[FileColumn, ...]  # its data columns, in file order
+    marker: str | None  # the marker column's name, None without one
     marker_type: pa.DataType | None
-    rows: int = -1
-    decoded_bytes: int = -1
+    rows: int = -1  # how many there are; -1 while nobody knows, as text has no footer
+    decoded_bytes: int = -1  # their size in memory, at least; -1 while nobody knows
+    # Data columns of delimited text that `SchemaDefinition` does not list.
     undeclared: tuple[str, ...] = ()
 
     @property

@@ -24,24 +24,15 @@ _LONGEST = 400  # characters: what was asked of whom, how often, and the answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A file as a listing shows it.
+    """A file as a listing shows it."""
 
-    Attributes:
-        path: relative to the store's root.
-        size: bytes.
-        modified: aware UTC.
-        etag: what the store says identifies this content; changes when the file is replaced.
-        below: the path below its table's folder, where that is more than one segment.
-        placed: when it came to its place, aware UTC, where that is told apart from when it was written: a file that
-            is moved or copied on a disk keeps its time.
-
-    """
-
-    path: str
-    size: int
-    modified: datetime
-    etag: str
-    below: str = ""
+    path: str  # relative to the store's root
+    size: int  # bytes
+    modified: datetime  # aware UTC
+    etag: str  # what the store says identifies this content; changes when the file is replaced
+    below: str = ""  # the path below its table's folder, where that is more than one segment
+    # When it came to its place, aware UTC, where that is told apart from when it was written: a file that is moved or
+    # copied on a disk keeps its time.
     placed: datetime | None = None
 
     @property

@@ -19,18 +19,11 @@ _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}  # two names of one store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where the tables of a zone go.
+    """Where the tables of a zone go."""
 
-    Attributes:
-        place: a root path or URL; with a catalog, the schema's name.
-        catalog: the Spark catalog, None for tables by path.
-        state: the state folder's path or URL.
-
-    """
-
-    place: str
-    catalog: str | None
-    state: str
+    place: str  # a root path or URL; with a catalog, the schema's name
+    catalog: str | None  # the Spark catalog, None for tables by path
+    state: str  # the state folder's path or URL
 
     @classmethod
     def of(cls, place: PathOrUrl, *, catalog: str | None, state: PathOrUrl | None) -> Target:

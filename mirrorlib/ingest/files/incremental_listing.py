@@ -38,25 +38,16 @@ MOST_SHORT = 7  # looks in a row from a name on, where names have no numbers; Au
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """What the last full listing of a folder, *at* a moment in UTC, leaves to the next looks.
-
-    Attributes:
-        batch: the newest one then, or after the short looks since; another one means that a run has ended
-            without a word.
-        metadata: a digest of `_metadata.json`.
-        anchors: the newest applied file of each partition folder.
-        short: short looks since then, where names have no numbers.
-        warnings: what it has shown and short looks do not.
-
-    """
+    """What the last full listing of a folder, *at* a moment in UTC, leaves to the next looks."""
 
     zone: str
     at: str
+    # The newest one then, or after the short looks since; another one means that a run has ended without a word.
     batch: int
-    metadata: str
-    anchors: Mapping[str, Anchor]
-    short: int
-    warnings: tuple[str, ...]
+    metadata: str  # a digest of `_metadata.json`
+    anchors: Mapping[str, Anchor]  # the newest applied file of each partition folder
+    short: int  # short looks since then, where names have no numbers
+    warnings: tuple[str, ...]  # what it has shown and short looks do not
 
 
 def read_listed(word: Mapping[str, Any]) -> Listed | None:

@@ -56,30 +56,21 @@ _UNHEEDED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedFolder:
-    """A table folder at one moment.
-
-    Attributes:
-        metadata: what its publisher states; None while `_metadata.json` is absent.
-        dialect: how its text is written; None when its files are Parquet.
-        listed_at: a moment just before it was listed, ISO 8601, UTC.
-        metadata_written: when `_metadata.json` was written last.
-        watched: a file that an earlier run has left because it may have been an upload under way.
-        passed: how many files are passed over, as they were there when the table was first seen.
-        emptied: there is no file, and some were applied: its publisher has cleaned up.
-        partial: only what has come since the last look was looked for.
-
-    """
+    """A table folder at one moment."""
 
     listing: FolderListing
+    # What its publisher states; None while `_metadata.json` is absent.
     metadata: TableMetadata | None
-    dialect: Dialect | None = None
+    dialect: Dialect | None = None  # how its text is written; None when its files are Parquet
     warnings: tuple[str, ...]
-    listed_at: str
-    metadata_written: datetime | None = None
+    listed_at: str  # a moment just before it was listed, ISO 8601, UTC
+    metadata_written: datetime | None = None  # when `_metadata.json` was written last
+    # A file that an earlier run has left because it may have been an upload under way.
     watched: Watched | None = None
-    partial: bool = False
+    partial: bool = False  # only what has come since the last look was looked for
+    # How many files are passed over, as they were there when the table was first seen.
     passed: int = 0
-    emptied: bool = False
+    emptied: bool = False  # there is no file, and some were applied: its publisher has cleaned up
 
     @property
     def plain(self) -> bool:

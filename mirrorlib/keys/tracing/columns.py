@@ -20,20 +20,12 @@ _PROJECTS = frozenset({"Project", "Aggregate"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked:
-    """A place in the plan that has a mark, and the way from there to its end, or to the expression that looks into it.
+    """A place in the plan that has a mark, and the way from there to its end, or to the expression that reads it."""
 
-    Attributes:
-        id: what stands behind the mark's prefix: of keys, their declaration's.
-        node: the alias.
-        way: the operators, the first one first.
-        inner: it lies in a query inside an expression.
-
-    """
-
-    id: str
-    node: Node
-    way: tuple[Step, ...]
-    inner: bool
+    id: str  # what stands behind the mark's prefix: of keys, their declaration's
+    node: Node  # the alias
+    way: tuple[Step, ...]  # the operators, the first one first
+    inner: bool  # it lies in a query inside an expression
 
 
 def find_marked(root: Node, prefix: str) -> list[Marked]:

@@ -37,21 +37,13 @@ class UnreadablePlanError(Exception):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Node:
-    """An operator of the plan.
+    """An operator of the plan."""
 
-    Attributes:
-        operator: Spark's name for it: "Project", "Join".
-        streaming: whether Spark printed it as part of a stream (from Spark 4.0 on).
-        children: where its rows come from.
-        subplans: queries inside its expressions.
-
-    """
-
-    operator: str
+    operator: str  # Spark's name for it: "Project", "Join"
     text: str
-    streaming: bool = False
-    children: list[Node] = field(default_factory=list)
-    subplans: list[Node] = field(default_factory=list)
+    streaming: bool = False  # whether Spark printed it as part of a stream (from Spark 4.0 on)
+    children: list[Node] = field(default_factory=list)  # where its rows come from
+    subplans: list[Node] = field(default_factory=list)  # queries inside its expressions
 
 
 def read_plan(df: DataFrame) -> Node:
@@ -108,18 +100,12 @@ def _wide(spark: SparkSession) -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class _Open:
-    """A node whose children are still to come.
-
-    Attributes:
-        depth: how deep it stands; the root at 0.
-        prefix: what its children's lines begin with.
-        inner: what the lines of its subplans have after that; None as long as it has none.
-
-    """
+    """A node whose children are still to come."""
 
     node: Node
-    depth: int
-    prefix: str
+    depth: int  # how deep it stands; the root at 0
+    prefix: str  # what its children's lines begin with
+    # What the lines of its subplans have after that; None as long as it has none.
     inner: str | None = None
     children_end: bool = False
     subplans_end: bool = False

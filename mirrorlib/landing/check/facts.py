@@ -39,17 +39,11 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How a table's files are read, and how closely to look.
-
-    Attributes:
-        metadata: what its publisher states; `UNSTATED` where nothing can be understood.
-        dialect: how its text is written; None where it cannot be read.
-
-    """
+    """How a table's files are read, and how closely to look."""
 
     table: str
-    metadata: TableMetadata
-    dialect: Dialect | None
+    metadata: TableMetadata  # what its publisher states; `UNSTATED` where nothing can be understood
+    dialect: Dialect | None  # how its text is written; None where it cannot be read
     deep: bool
 
     @property
@@ -122,26 +116,17 @@ class Rows:
 
 @dataclass(slots=True, kw_only=True)
 class Scan:
-    """What the rows of one file say.
-
-    Attributes:
-        inserts: rows of marker 0, or without a marker where that is the default.
-        deletes: rows of marker 2.
-        unknown: rows whose marker means nothing.
-        shown: the first of those markers.
-        unmarked: rows whose marker is NULL, in a file that has the column.
-        changes: rows that need keys.
-        null_keys: rows whose key column is NULL, by column.
-
-    """
+    """What the rows of one file say."""
 
     rows: int = 0
-    inserts: int = 0
-    deletes: int = 0
-    unknown: Rows = field(default_factory=Rows)
-    shown: str | None = None
+    inserts: int = 0  # rows of marker 0, or without a marker where that is the default
+    deletes: int = 0  # rows of marker 2
+    unknown: Rows = field(default_factory=Rows)  # rows whose marker means nothing
+    shown: str | None = None  # the first of those markers
+    # Rows whose marker is NULL, in a file that has the column.
     unmarked: Rows = field(default_factory=Rows)
-    changes: Rows = field(default_factory=Rows)
+    changes: Rows = field(default_factory=Rows)  # rows that need keys
+    # Rows whose key column is NULL, by column.
     null_keys: dict[str, Rows] = field(default_factory=dict)
 
 
@@ -156,17 +141,12 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What one readable file holds, for the comparison with its neighbours.
-
-    Attributes:
-        columns: data columns; None for delimited text, whose types are declared once.
-        marked: it has a marker column.
-
-    """
+    """What one readable file holds, for the comparison with its neighbours."""
 
     file: StoredFile
+    # Data columns; None for delimited text, whose types are declared once.
     columns: tuple[ColumnFacts, ...] | None
-    marked: bool
+    marked: bool  # it has a marker column
     scan: Scan
 
 

@@ -34,25 +34,16 @@ _ROW_SEPARATORS = ("\r\n", "\n", "\r")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How a table's delimited text is written.
+    """How a table's delimited text is written."""
 
-    Attributes:
-        column_separator: One ASCII character.
-        row_separator: As stated. The end of the header says what a file really uses.
-        quote: One ASCII character; "" when nothing is quoted.
-        escape: One ASCII character; "" when nothing is escaped.
-        null_value: What NULL is written as, beside nothing at all; None when it is not stated.
-        encoding: A codec of Python; a byte order mark overrules it.
-        columns: What `SchemaDefinition` declares, the marker left out.
-    """
-
-    column_separator: str = ","
-    row_separator: str = "\r\n"
-    quote: str = '"'
-    escape: str = "\\"
+    column_separator: str = ","  # one ASCII character
+    row_separator: str = "\r\n"  # as stated. The end of the header says what a file really uses.
+    quote: str = '"'  # one ASCII character; "" when nothing is quoted
+    escape: str = "\\"  # one ASCII character; "" when nothing is escaped
+    # What NULL is written as, beside nothing at all; None when it is not stated.
     null_value: str | None = None
-    encoding: str = "utf-8"
-    columns: tuple[DefinedColumn, ...] = ()
+    encoding: str = "utf-8"  # a codec of Python; a byte order mark overrules it
+    columns: tuple[DefinedColumn, ...] = ()  # what `SchemaDefinition` declares, the marker left out
 
     def declared(self, name: str) -> DataType | None:
         """Return the declared type of a column, found without regard to case; None when there is none."""

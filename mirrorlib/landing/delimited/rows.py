@@ -25,23 +25,14 @@ NO_HEADER = "the change file has no header row; it may be an upload under way"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file whose header is read.
+    """A file whose header is read."""
 
-    Attributes:
-        origin: Which one, for messages.
-        names: The header's, without blanks around them.
-        end: How the header ends; empty when the file ends with it.
-        grammar: As the header's end settled it.
-        rest: What was read behind the header.
-        blocks: What is still to be read.
-    """
-
-    origin: Origin
-    names: tuple[str, ...]
-    end: bytes
-    grammar: Grammar
-    rest: Piece
-    blocks: Iterator[bytes]
+    origin: Origin  # which one, for messages
+    names: tuple[str, ...]  # the header's, without blanks around them
+    end: bytes  # how the header ends; empty when the file ends with it
+    grammar: Grammar  # as the header's end settled it
+    rest: Piece  # what was read behind the header
+    blocks: Iterator[bytes]  # what is still to be read
 
 
 def open_rows(blocks: Iterator[bytes], dialect: Dialect, origin: Origin) -> Opened:

@@ -131,17 +131,12 @@ def line_of(
 
 @dataclass(slots=True, kw_only=True)
 class Survey:
-    """What a reader refuses of a file, as far as the file has been gone through.
+    """What a reader refuses of a file, as far as the file has been gone through."""
 
-    Attributes:
-        ragged: the places of rows that have not as many fields as the header, counted from 0.
-        ragged_line: the line on which the first of them begins.
-        misfit: the first value that does not fit its type, None when there is none.
-
-    """
-
+    # The places of rows that have not as many fields as the header, counted from 0.
     ragged: array[int] = field(default_factory=lambda: array("q"))
-    ragged_line: int | None = None
+    ragged_line: int | None = None  # the line on which the first of them begins
+    # The first value that does not fit its type, None when there is none.
     misfit: ChangeFileError | None = None
 
 

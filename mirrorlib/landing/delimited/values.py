@@ -55,18 +55,12 @@ _LAST_INSTANT = 253_402_300_799_999_999  # 9999-12-31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataType:
-    """One `DataType` of a `SchemaDefinition`.
-
-    Attributes:
-        read: reads fields, or raises `pa.ArrowInvalid` when one of them does not fit.
-        written: what its values look like, for those who correct them.
-
-    """
+    """One `DataType` of a `SchemaDefinition`."""
 
     name: str
     mirror: pa.DataType
-    read: Read
-    written: str
+    read: Read  # reads fields, or raises `pa.ArrowInvalid` when one of them does not fit
+    written: str  # what its values look like, for those who correct them
 
     def mirror_type(self, ntz: NtzPolicy) -> pa.DataType:
         """Return the mirror type under a policy for timestamps without zone."""

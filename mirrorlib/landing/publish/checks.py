@@ -67,20 +67,14 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """Rows that fit.
+    """Rows that fit."""
 
-    Attributes:
-        rows: known columns first, in their order, then new ones; every type is the table's.
-        known: the schema after these rows, with a new version's number when it has changed.
-        definition: the columns as delimited text declares them, for a table's first file.
-        notes: what the caller may want to know, a sentence each.
-
-    """
-
-    rows: pa.Table
+    rows: pa.Table  # known columns first, in their order, then new ones; every type is the table's
+    # The schema after these rows, with a new version's number when it has changed.
     known: KnownSchema
+    # The columns as delimited text declares them, for a table's first file.
     definition: tuple[DefinedColumn, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what the caller may want to know, a sentence each
 
 
 def fit_rows(rows: pa.Table, given: Given) -> Fitted:

@@ -31,19 +31,12 @@ _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(1, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderState:
-    """What a table folder showed last.
+    """What a table folder showed last."""
 
-    Attributes:
-        etag: the metadata file's identity, None when there is no such file.
-        metadata: what it says.
-        known: the published schema, None when nothing was published.
-        taken: the last number of each partition that this process knows to be taken.
-
-    """
-
-    etag: str | None = None
-    metadata: TableMetadata | None = None
-    known: KnownSchema | None = None
+    etag: str | None = None  # the metadata file's identity, None when there is no such file
+    metadata: TableMetadata | None = None  # what it says
+    known: KnownSchema | None = None  # the published schema, None when nothing was published
+    # The last number of each partition that this process knows to be taken.
     taken: dict[str, int] = field(default_factory=dict)
 
 

@@ -37,20 +37,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSchema:
-    """Everything that was ever published of a table's columns.
+    """Everything that was ever published of a table's columns."""
 
-    Attributes:
-        version: counted from 1; 0 for a schema that is not written down yet.
-        columns: name, type and whether it may be NULL, in the order in which they appeared; without the marker.
-        markers: whether a file had the marker column.
-        partition_by: the columns that name the partition folders.
-
-    """
-
-    version: int = 0
+    version: int = 0  # counted from 1; 0 for a schema that is not written down yet
+    # Name, type and whether it may be NULL, in the order in which they appeared; without the marker.
     columns: tuple[pa.Field, ...] = ()
-    markers: bool = False
-    partition_by: tuple[str, ...] | None = None
+    markers: bool = False  # whether a file had the marker column
+    partition_by: tuple[str, ...] | None = None  # the columns that name the partition folders
 
     def column(self, name: str) -> pa.Field | None:
         """Find a column as Delta does, without regard to case."""

@@ -26,30 +26,20 @@ ANEW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A window as a change file's batch id names it.
-
-    Attributes:
-        stream: the stream's uuid.
-        began_at: when the stream began.
-        number: the window's number in it.
-        table_id: the Delta table's id.
-        until: the window's last version.
-        ordinal: the stream's number among the consumer's; 0 where an older version has not said it.
-        columns: the source's; empty likewise.
-        physical: which physical column each name stands for; empty likewise.
-
-    """
+    """A window as a change file's batch id names it."""
 
     consumer: str
     table: str
-    stream: str
-    began_at: str
-    number: int
-    table_id: str
-    until: int
+    stream: str  # the stream's uuid
+    began_at: str  # when the stream began
+    number: int  # the window's number in it
+    table_id: str  # the Delta table's id
+    until: int  # the window's last version
     keys: tuple[str, ...]
+    # The stream's number among the consumer's; 0 where an older version has not said it.
     ordinal: int = 0
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # the source's; empty likewise
+    # Which physical column each name stands for; empty likewise.
     physical: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
