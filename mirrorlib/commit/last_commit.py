@@ -59,13 +59,9 @@ def _is_ours(commit: Commit) -> bool:
 def read_last_commit(
     log: TableLog, is_mine: Callable[[Commit], bool] = _is_ours, fact: str = "window"
 ) -> LastCommit:
-    """Find the newest window in a table's log.
+    """Find the newest window in a table's log: its commit has a *fact*, as no other one has.
 
-    Args:
-        log: the table's.
-        is_mine: whether a commit that changes rows is none of somebody else's.
-        fact: what the commit of a window says of itself, and no other one.
-
+    *is_mine* says whether a commit that changes rows is none of somebody else's.
     """
     newest = log.newest()
     if newest is None:
@@ -102,11 +98,8 @@ def prove_window(
 ) -> LastCommit | None:
     """Return the log's end once it has a stream's window; None where Delta skipped it, as another runner has gone on.
 
-    *before* is the log's end before it was written; people call it *what*, "window 3".
-
-    Raises:
-        OutcomeUnknownError: Delta skipped it as one that it knows, and no commit names it.
-
+    *before* is the log's end before it was written; people call it *what*, "window 3". Raises `OutcomeUnknownError`
+    where Delta skipped it as one that it knows, and no commit names it.
     """
     last = read_last_commit(log)
     if last.window_of(stream) == number:

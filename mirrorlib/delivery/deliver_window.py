@@ -30,9 +30,7 @@ def end_window(
 ) -> tuple[WindowDone, StreamJob]:
     """Deliver a window, unless the receiver has it; void one whose changes are gone, where a snapshot may follow.
 
-    Returns:
-        how it ended, and the job, who has looked at the table's log since.
-
+    Comes with the job, who has looked at the table's log since.
     """
     began = time.perf_counter()
     job.tell(plan, "deliver", "before")

@@ -109,10 +109,7 @@ def _with_signs(rows: DataFrame) -> DataFrame:
 def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]]) -> DataFrame:
     """Keep the rows whose columns have values that are among some keys; NULL is a value like any other.
 
-    Args:
-        rows: any.
-        keys: values, each once, and the columns of *rows* that they are compared with; one of them is enough.
-
+    *keys* are values, each once, and the columns that they are compared with; one of them is enough.
     """
     from pyspark.sql import functions as f
 

@@ -162,13 +162,7 @@ def write_difference(
 ) -> tuple[int, int]:
     """Stage what is different, and carry it out by one commit; return how many rows came, and went.
 
-    Args:
-        job: the run.
-        found: the table.
-        changes: rows with `OP`, computed once.
-        keys: a primary key that occurs once, by which rows are found faster; none where there is none.
-        mark: what the commit carries.
-
+    *keys* are a primary key that occurs once, by which rows are found faster; none where there is none.
     """
     state = open_store(job.place.state)
     folder = f"staged/derive/{job.place.ref.name.segment}/{new_attempt()}"

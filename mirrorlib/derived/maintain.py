@@ -167,11 +167,7 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
 
 
 def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
-    """Make the table, or see that it is one of this changelog, and add the columns that this has got since.
-
-    Returns:
-        its id.
-    """
+    """Make the table, or see that it is one of this changelog, and add the columns that are new; return its id."""
     from pyspark.sql.types import StructField, TimestampType
 
     table, ref = view.place.shown, view.place.ref

@@ -83,12 +83,7 @@ class Course(ABC, Generic[Reported]):
 
 
 def advance_table(work: Work, course: Course[Reported]) -> Reported:
-    """Go from batch to batch, as far as the folder goes.
-
-    Raises:
-        MirrorError: the table cannot go on; what came before stays, and the course knows it.
-
-    """
+    """Go from batch to batch, as far as the folder goes; what fails leaves what came before, which the course knows."""
     lives = work.lives if work.life.uuid else ()
     newest = newest_entry(work.journal, lives, course.opened.metadata)
     # Else a pending plan's files would not be found, or another zone's would void it.

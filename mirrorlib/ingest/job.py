@@ -123,11 +123,10 @@ def open_work(
 def find_tables(
     job: Job,
 ) -> tuple[tuple[TableFolder, ...], tuple[TableName, ...], tuple[str, ...]]:
-    """Find the tables that were asked for.
+    """Find the tables that were asked for: those that the zone shows, and those that it has filled and shows no longer.
 
-    Returns:
-        those that the zone shows; those that it has filled and shows no longer; and what it is warned of: one
-        without any table looks like one that is not mounted, and nothing is gone from it.
+    And what it is warned of: a zone without any table looks like one that is not mounted, and nothing is gone from
+    it.
     """
     known, wanted = known_tables(job), job.options.tables
     listed = _list_shown(job, known)

@@ -30,12 +30,7 @@ def check_physical(
 ) -> None:
     """See that every name stands for the physical column that it stood for, as far as *was* knows it.
 
-    Args:
-        was: with the last window.
-        now: with this one.
-        table: the source.
-        step: how a snapshot is asked for.
-        renewed: what physical columns have become that were written again in another type, with all their values.
+    *renewed* is what physical columns have become that were written again in another type, with all their values.
     """
     before = {fold_name(name): physical for name, physical in was.items()}
     others = [

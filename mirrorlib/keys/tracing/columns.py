@@ -83,9 +83,7 @@ def columns_end(marked: Marked) -> int:
 def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
     """Return the columns that a declaration has made, by name: `marked` is the select of `tag_columns`.
 
-    Raises:
-        UnreadablePlanError: they cannot be told apart.
-
+    Raises `UnreadablePlanError` where they cannot be told apart, as `selected_numbers` does.
     """
     found: dict[str, Column] = {}
     for name in names:
@@ -101,12 +99,7 @@ def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
 
 
 def selected_numbers(select: Node, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the numbers of the columns that a plan's last select names.
-
-    Raises:
-        UnreadablePlanError: it is not the select that it has to be.
-
-    """
+    """Return the numbers of the columns that a plan's last select names."""
     listed = ", ".join(rf"{re.escape(name)}#(\d+){TYPE}" for name in names)
     found = re.fullmatch(rf" \[{listed}\]", select.text)
     if select.operator != "Project" or found is None:

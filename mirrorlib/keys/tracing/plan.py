@@ -49,9 +49,7 @@ class Node:
 def read_plan(df: DataFrame) -> Node:
     """Return the analyzed plan, with every common table expression where it is referred to.
 
-    Raises:
-        UnreadablePlanError: it was cut short, or its text is ambiguous.
-
+    Raises `UnreadablePlanError` where it was cut short, or its text is ambiguous, as all of these functions do.
     """
     with _wide(df.sparkSession):
         text = _analyzed(df)
@@ -122,12 +120,7 @@ class _Open:
 
 
 def parse_plan(text: str) -> Node:
-    """Read the text of a plan.
-
-    Raises:
-        UnreadablePlanError: it was cut short, or is no plan.
-
-    """
+    """Read the text of a plan."""
     if _CUT.search(text):
         msg = "Spark has cut the plan's text short"
         raise UnreadablePlanError(msg)
@@ -195,10 +188,7 @@ def walk(*roots: Node, marks: Collection[str] = ()) -> Iterator[Node]:
 def join_ctes(root: Node) -> Node:
     """Put every common table expression where it is referred to, so that one used twice is there twice.
 
-    Raises:
-        UnreadablePlanError: one is referred to that is not there, or that refers to itself; or queries that are used
-            twice use others twice, and so on.
-
+    One that refers to itself is refused, and so are queries that use others twice, which use others twice, and so on.
     """
     nodes = list(walk(root))
     defined = {_number(node): node.children for node in nodes if node.operator == "CTERelationDef"}

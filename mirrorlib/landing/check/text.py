@@ -44,13 +44,7 @@ _RULES = {OPEN_QUOTE: "text-open-quote", NO_HEADER: "text-no-header"}
 
 
 def review_text(review: Review, dialect: Dialect) -> Facts | None:
-    """Review one file of delimited text.
-
-    Raises:
-        UnreadableError: it cannot be decoded, decompressed or cut into fields.
-        StoreError: the store failed.
-
-    """
+    """Review one file of delimited text; raises `UnreadableError` where it cannot be decoded or cut into fields."""
     try:
         schema = _review_header(review, dialect)
         return None if schema is None else _review_rows(review, dialect, schema)

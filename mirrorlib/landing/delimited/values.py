@@ -80,12 +80,7 @@ class DataType:
 
 
 def read_values(fields: pa.ChunkedArray, declared: DataType, kind: pa.DataType) -> pa.ChunkedArray:
-    """Read a column's fields as the mirror type *kind* of the declared type.
-
-    Raises:
-        pa.ArrowInvalid: a value does not fit; `first_misfit` finds it.
-
-    """
+    """Read fields as the mirror type *kind* of their declared type, or raise `pa.ArrowInvalid`: see `first_misfit`."""
     if declared is STRING:
         return fields
     trimmed = pc.ascii_trim_whitespace(fields)

@@ -114,9 +114,7 @@ def largest_number(zone: Store, folder: str) -> int:
 def note_return(zone: Store, call: Call) -> bool:
     """Note that a call returns; False when another with equal rows has returned with what lies under its key.
 
-    Raises:
-        StoreError: nobody can tell; the call has not returned.
-
+    Raises `StoreError` where nobody can tell; the call has not returned then.
     """
     if call.note is None:
         return True

@@ -113,13 +113,9 @@ def json_bytes(value: Mapping[str, object]) -> bytes:
 
 
 def read_own(zone: Store, path: str, revive: Callable[[dict[str, Any]], T], what: str) -> T | None:
-    """Read back a file in `_mirrorlib/`; None when there is none.
+    """Read back a file in `_mirrorlib/`, of which *revive* makes what it stands for; None when there is none.
 
-    Args:
-        zone: the landing zone.
-        path: of the file.
-        revive: makes of its JSON, without the format, what it stands for.
-        what: a clause for errors that says what the file is.
+    *what* is a clause for errors that says what the file is.
     """
     data = zone.read(path)
     if data is None:

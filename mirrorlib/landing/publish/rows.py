@@ -39,21 +39,10 @@ _WORDS = (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"))  # as .NET
 def take_rows(
     data: object, marker: int | str | None, *, table: str, types: Mapping[str, pa.DataType]
 ) -> pa.Table:
-    """Take rows; their markers, where they have any, are the last column.
+    """Take rows, as the module says; their markers, where they have any, are the last column.
 
-    Args:
-        data: See the module.
-        marker: One marker for all rows, or the name of the column that holds them; None when they
-            are in `__rowMarker__`, or nowhere.
-        table: For messages.
-        types: The table's types by column name, for CSV input; others are inferred.
-
-    Raises:
-        ChangeFileError: the file cannot be read.
-        MarkerError: the marker is not known, or is stated twice.
-        SchemaError: the column that should hold the markers is not there.
-        TypeError: it is nothing that rows can be taken from.
-
+    *marker* is one for all rows, or the name of the column that holds them; None when they are in `__rowMarker__`, or
+    nowhere. *types* are the table's by column name, for CSV input; others are inferred.
     """
     rows = _bare(_as_table(data, table, types))
     found = [name for name in rows.column_names if name.lower() == MARKER]

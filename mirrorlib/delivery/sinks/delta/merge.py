@@ -93,17 +93,10 @@ def stage_rows(
 def stage_counts(
     work: WindowWork, rows: DataFrame, columns: Sequence[str], by: Sequence[str]
 ) -> tuple[Staged, DataFrame | None]:
-    """Count how often each row of a feed comes or goes, and stage those that do not cancel out.
+    """Count how often each row of a feed comes or goes, equal in *columns*, and stage those that do not cancel out.
 
-    Args:
-        work: the window.
-        rows: of a feed.
-        columns: what makes rows equal.
-        by: those of them whose equal values are to lie together.
-
-    Returns:
-        the rows with `NET`, and `ADD` for those that come, `DROP` for those that go; and which go, if any do.
-
+    Rows with `NET`, `ADD` for those that come, `DROP` for those that go; equal values of *by* lie together. And which
+    go.
     """
     from pyspark.sql import functions as f
 
