@@ -169,14 +169,39 @@ def translated_file(file: BinaryIO, verb: Literal["read", "write"], place: objec
     return cast("BinaryIO", _TranslatedFile(file, verb, place))
 
 
-class _TranslatedFile(io.RawIOBase):
-    """A file whose calls fail as the store's own do: a lost connection is no damaged file.
+class LentFile(io.RawIOBase):
+    """A file that has what pyarrow asks for, and that its reader does not close: it is the caller's."""
 
-    And one that has what pyarrow asks for, which obstore's own lack.
-    """
+    def __init__(self, file: BinaryIO) -> None:
+        """Take the open file."""
+        self._file = file
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Say that readers may go back."""
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read on."""
+        return bytes(self._file.read() if size < 0 else self._file.read(size))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Go to a place."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Return the place."""
+        return self._file.tell()
+
+
+class _TranslatedFile(LentFile):
+    """A file whose calls fail as the store's own do: a lost connection is no damaged file."""
 
     def __init__(self, file: BinaryIO, verb: Literal["read", "write"], place: object) -> None:
-        self._file = file
+        super().__init__(file)
         self._verb = verb
         self._place = place
 
@@ -191,14 +216,11 @@ class _TranslatedFile(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         with translated(self._verb, self._place):
-            return bytes(self._file.read() if size < 0 else self._file.read(size))
+            return super().read(size)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         with translated(self._verb, self._place):
-            return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
+            return super().seek(offset, whence)
 
     def write(self, data: Buffer, /) -> int:
         with translated(self._verb, self._place):

@@ -13,8 +13,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.options import Options, read_interval
 from mirrorlib.journal.entries import Entry, PlannedFile
 from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
@@ -28,9 +29,6 @@ from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
 from mirrorlib.names import partition_of, sequence_number
 from mirrorlib.store import Store, StoredFile
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.files.history import History
 
 PAGE = 1000  # names in one page of a listing: a folder of no more costs one request to list in full
 MOST_SHORT = 7  # looks in a row from a name on, where names have no numbers; Auto Loader's count

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
@@ -16,15 +15,13 @@ from mirrorlib.ingest.files.continued_life import applied_entries
 from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, policies_of
 from mirrorlib.ingest.rows.decode import count_rows
+from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile
 from mirrorlib.landing.footer import same_kind
 from mirrorlib.landing.metadata.declared import DETECTION_NAMES, TableMetadata
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import StoredFile, open_store
 from mirrorlib.store.target import settled
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.work import Work
 
 _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
 

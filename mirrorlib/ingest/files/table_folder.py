@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import first_few
+from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing
 from mirrorlib.ingest.files.plan import Watched
 from mirrorlib.ingest.options import Options
@@ -43,10 +43,6 @@ from mirrorlib.landing.plain import (
 )
 from mirrorlib.names import extension_of, plain_name, sequence_number
 from mirrorlib.store import Store
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.files.history import History
-
 
 _UNHEEDED = (
     "ConditionalUpdateColumn is not honoured: changes apply in file order. "

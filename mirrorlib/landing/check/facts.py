@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,12 +17,10 @@ from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import folds_of
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.columns import DELETE, INSERT, check_names, judge_markers, show_marker
+from mirrorlib.landing.delimited import Dialect
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.names import WHOLE_FOLDER, extension_of, find_key, partition_of
-
-if TYPE_CHECKING:
-    from mirrorlib.landing.delimited import Dialect
-    from mirrorlib.store import StoredFile
+from mirrorlib.store import StoredFile
 
 UNSTATED = TableMetadata(partitioned=True)  # where no metadata can be read: nothing contradicts it
 
@@ -81,17 +79,9 @@ class Review:
     policy: Policy
     found: Findings
 
-    def tell(
-        self,
-        rule: str,
-        found: str,
-        *,
-        column: str | None = None,
-        row: int | None = None,
-        line: int | None = None,
-    ) -> None:
-        """Note that the file breaks a rule."""
-        self.found.add(rule, found, file=self.file.name, column=column, row=row, line=line)
+    def tell(self, rule: str, found: str, **place: str | int | None) -> None:
+        """Note that the file breaks a rule, in a column, a row or a line."""
+        self.found.add(rule, found, file=self.file.name, **place)  # type: ignore[arg-type]  # its own parameters
 
 
 @dataclass(slots=True)

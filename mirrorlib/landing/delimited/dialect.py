@@ -8,17 +8,13 @@ refused before a file is opened.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited.encodings import codec_of
-from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
+from mirrorlib.landing.delimited.values import DATA_TYPES, STRING, DataType
 from mirrorlib.landing.metadata.declared import METADATA_NAME, DefinedColumn, TableMetadata
-
-if TYPE_CHECKING:
-    from mirrorlib.landing.delimited.values import DataType
 
 _SPELLED = {
     r"\t": "\t",

@@ -17,10 +17,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.dialect import Dialect
 
 _AT_A_TIME = 256  # rows that a pattern takes at once: few calls, and no deep stack of what to retry
 _SHIELDS = "\x1f\x1e\x1d"  # for line ends that are data, where the dialect has no escape character

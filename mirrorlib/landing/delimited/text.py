@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, first_line
 from mirrorlib.landing.delimited.encodings import as_windows
+from mirrorlib.store import LentFile
 
 BLOCK_BYTES = 4 << 20
 _COMPRESSIONS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
@@ -56,27 +57,9 @@ class Origin:
     table: str
     file: str
 
-    def fault(
-        self,
-        reason: str,
-        *,
-        column: str | None = None,
-        row: int | None = None,
-        line: int | None = None,
-        found: str | None = None,
-        next_step: str | None = None,
-    ) -> ChangeFileError:
+    def fault(self, reason: str, **facts: str | int | None) -> ChangeFileError:
         """Say what is wrong with the file."""
-        return ChangeFileError(
-            reason,
-            table=self.table,
-            file=self.file,
-            column=column,
-            row=row,
-            line=line,
-            found=found,
-            next_step=next_step,
-        )
+        return ChangeFileError(reason, table=self.table, file=self.file, **facts)  # type: ignore[arg-type]  # its own parameters
 
     def undecodable(self, exc: UnicodeDecodeError, line: int, codec: str) -> ChangeFileError:
         """Name the bytes that are no text."""
@@ -147,7 +130,7 @@ def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
 
 
 def _decompressed(handle: BinaryIO, name: str, origin: Origin, size: int) -> Iterator[bytes]:
-    stream = pa.CompressedInputStream(pa.PythonFile(_LeftOpen(handle), mode="r"), name)
+    stream = pa.CompressedInputStream(pa.PythonFile(LentFile(handle), mode="r"), name)
     while True:
         try:
             block = _read_full(stream, size)
@@ -183,16 +166,3 @@ def _transcode(blocks: Iterator[bytes], codec: str, origin: Origin) -> Iterator[
         returns += text.count("\r")
         if text:
             yield as_windows(text, codec).encode()
-
-
-class _LeftOpen(io.RawIOBase):
-    """A file that its reader does not close: it is the caller's."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        return self._file.read(size)

@@ -51,18 +51,10 @@ class Given:
         return format_of(self.metadata) == "csv"
 
     def refused(
-        self,
-        reason: str,
-        column: str | None,
-        step: str,
-        *,
-        row: int | None = None,
-        found: str | None = None,
+        self, reason: str, column: str | None, step: str, **facts: str | int | None
     ) -> SchemaError:
         """Say why a column is refused, and what to do."""
-        return SchemaError(
-            reason, table=self.table, column=column, row=row, found=found, next_step=step
-        )
+        return SchemaError(reason, table=self.table, column=column, next_step=step, **facts)  # type: ignore[arg-type]  # its own parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
