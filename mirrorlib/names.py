@@ -108,10 +108,7 @@ def is_ignored(name: str) -> bool:
 
 
 def sequence_number(name: str) -> int | None:
-    """Read the number of a file name of exactly 20 digits and an extension; else None.
-
-    Numbers begin at 1: twenty zeros are no number.
-    """
+    """Read the number, from 1 on, of a file name of exactly 20 digits and an extension; else None."""
     found = _SEQUENTIAL.fullmatch(name)
     return int(found[1]) or None if found else None
 
@@ -146,10 +143,7 @@ def partition_of(name: str) -> str:
 
 
 def partition_values(name: str) -> dict[str, str | None]:
-    """Read the columns that a file's partition folders state: `Region=eu/Day=2026-01-28`, escaped as Spark does.
-
-    A folder such as `=eu` names no column, and is a folder like any other.
-    """
+    """Read what partition folders state, `Region=eu/Day=2026-01-28`, escaped as Spark does; `=eu` names no column."""
     pairs = (step.partition("=") for step in partition_of(name).split("/") if "=" in step)
     return {
         percent_decode(column): None if value == NO_VALUE else percent_decode(value)

@@ -107,10 +107,7 @@ def _with_signs(rows: DataFrame) -> DataFrame:
 
 
 def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]]) -> DataFrame:
-    """Keep the rows whose columns have values that are among some keys; NULL is a value like any other.
-
-    *keys* are values, each once, and the columns that they are compared with; one of them is enough.
-    """
+    """Keep the rows some of whose columns equal one of some values, each there once; NULL is a value like any other."""
     from pyspark.sql import functions as f
 
     names, flags = rows.columns, []

@@ -195,10 +195,7 @@ def see_inside(
 def order_by_number(
     seen: FolderContent, table: str, extensions: Collection[str] | None = None
 ) -> FolderListing:
-    """Order files by the numbers that their names are (SequentialFileName).
-
-    *extensions* are those of change files, in lower case; None while nobody has said which.
-    """
+    """Order files by the numbers that their names are; *extensions* are those of change files, None while not known."""
     partitions: dict[str, dict[int, StoredFile]] = {}
     foreign: list[str] = []
     twins: dict[tuple[str, int], list[StoredFile]] = {}

@@ -88,11 +88,7 @@ def iter_tables(
     table: str,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[pa.Table]:
-    """Give a file's rows as typed tables, in row order; a file without rows gives one empty table.
-
-    *schema* is what `read_header` said. The handle is left open; *block_bytes*, how much is read at a time,
-    changes nothing but memory and speed.
-    """
+    """Give a file's rows as typed tables, by what `read_header` said; a file without rows gives one empty table."""
     reading = start_reading(handle, file, dialect, schema, table, block_bytes)
     row = 0
     for piece in iter_pieces(reading.opened):
@@ -115,10 +111,7 @@ def line_of(
     *,
     table: str,
 ) -> int | None:
-    """Return the line on which a row begins; None when there is no such row.
-
-    Reads the file again up to there, and raises what `iter_tables` raises.
-    """
+    """Return the line on which a row begins, by reading the file again up to there; None when there is no such row."""
     reading = start_reading(handle, file, dialect, schema, table)
     seen = 0
     for piece in iter_pieces(reading.opened):
@@ -149,10 +142,7 @@ def survey_tables(
     *,
     table: str,
 ) -> Iterator[pa.Table]:
-    """Give a file's sound rows, in row order, and note the others.
-
-    A piece with a value that does not fit, or a ragged row, is text.
-    """
+    """Give a file's sound rows, in row order, and note the others; a piece with one of these comes as text."""
     reading = start_reading(handle, file, dialect, schema, table)
     row = 0
     for piece in iter_pieces(reading.opened):

@@ -96,10 +96,7 @@ def _alone(row: Row) -> _Change:
 
 
 def _paired(group: Iterator[Row]) -> Iterator[_Change]:
-    """Pair what one commit took away of a key with what it added.
-
-    What has no other half comes first or last: the key's last message is its state.
-    """
+    """Pair what one commit took away of a key with what it added; the key's last message is its state."""
     taken: list[Row] = []
     added: list[Row] = []
     for row in group:
