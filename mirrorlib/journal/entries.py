@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from mirrorlib.journal.plan_log import Value
-from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.metadata.declared import DefinedColumn, Detection
 from mirrorlib.landing.plain import FileKind, kind_of
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.columns import FileColumn, FileSchema, check_names
-from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.values import STRING, read_values, shape_of
 from mirrorlib.landing.types import NtzPolicy
 from mirrorlib.names import partition_values

@@ -16,7 +16,7 @@ from mirrorlib.ingest.files.incremental_listing import IncrementalListing
 from mirrorlib.ingest.files.plan import Watched
 from mirrorlib.ingest.options import Options
 from mirrorlib.journal.entries import Policies, now
-from mirrorlib.landing.delimited import Dialect, dialect_of
+from mirrorlib.landing.delimited.dialect import Dialect, dialect_of
 from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
     FolderContent,

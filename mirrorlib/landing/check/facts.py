@@ -17,7 +17,7 @@ from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import folds_of
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.columns import DELETE, INSERT, check_names, judge_markers, show_marker
-from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.names import WHOLE_FOLDER, extension_of, find_key, partition_of
 from mirrorlib.store import StoredFile

@@ -27,15 +27,10 @@ from mirrorlib.landing.check.facts import (
     tell_rows,
 )
 from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, small_markers
-from mirrorlib.landing.delimited import (
-    Dialect,
-    Survey,
-    header_schema,
-    line_of,
-    open_header,
-    survey_tables,
-)
+from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.reading import open_header
 from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE
+from mirrorlib.landing.delimited.tables import Survey, header_schema, line_of, survey_tables
 from mirrorlib.landing.delimited.text import DAMAGED, UNDECODABLE
 from mirrorlib.landing.given import add_given
 from mirrorlib.names import partition_values

@@ -63,9 +63,6 @@ def open_header(
 ) -> Opened:
     """Read the header."""
     origin = Origin(table, file.name)
-    if file.size == 0:
-        msg = "the change file has no bytes; it may be an upload under way"
-        raise origin.fault(msg, found="0 bytes")
     text = iter_text(handle, dialect.encoding, origin, block_bytes=block_bytes)
     return open_rows(text, dialect, origin)
 

@@ -90,6 +90,9 @@ def _iter_bytes(handle: BinaryIO, origin: Origin, size: int) -> Iterator[bytes]:
     handle.seek(0)
     magic = _read_full(handle, _LONGEST_MAGIC)
     handle.seek(0)
+    if not magic:
+        msg = "the change file has no bytes; it may be an upload under way"
+        raise origin.fault(msg, found="0 bytes")
     foreign = next((what for prefix, what in _FOREIGN if magic.startswith(prefix)), None)
     if foreign or _is_raw_snappy(handle, magic):
         msg, (found, step) = "the change file is no text", foreign or _SNAPPY
