@@ -39,18 +39,11 @@ Reported = TypeVar("Reported")
 
 
 class Course(ABC, Generic[Reported]):
-    """What becomes of one table's batches.
+    """What becomes of one table's batches."""
 
-    Attributes:
-        view: how its folder is read.
-        opened: the folder, as it was read last.
-        proven: what `check_same_zone` has told a run before.
-
-    """
-
-    view: FolderView
-    opened: OpenedFolder
-    proven: str | None = None
+    view: FolderView  # how its folder is read
+    opened: OpenedFolder  # the folder, as it was read last
+    proven: str | None = None  # what `check_same_zone` has told a run before
 
     @property
     @abstractmethod
