@@ -30,7 +30,7 @@ from mirrorlib.delta.key_property import (
 )
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
-from mirrorlib.delta.table import find_location, find_target, open_log
+from mirrorlib.delta.table import check_made, find_location, find_target, open_log
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.declared_keys import read_keyed
@@ -181,11 +181,7 @@ def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     resolution = json.dumps({"format": 1, "arrival": arrival}, ensure_ascii=False)
     told = {**keys_property(view.keys), VIEW_PROPERTY: resolution}
     make_table(session, ref, fields, {**feed_properties(FEED_DAYS), **told}, table)
-    target = find_target(session, ref)
-    if target is None:
-        msg = "the table was removed while it was made"
-        raise ForeignWriteError(msg, table=table, next_step="Run again.")
-    found, schema = target
+    found, schema = check_made(find_target(session, ref), table)
     _check_resolution(view, arrival, found.properties)
     there = {field.name: field.dataType.simpleString() for field in schema.fields}
     wants = {field.name: field.dataType.simpleString() for field in fields}
