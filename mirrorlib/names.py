@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote as percent_decode
 
-from mirrorlib.errors import TableNameError, printable
+from mirrorlib.errors import LandingZoneError, TableNameError, printable
 from mirrorlib.identifiers import fold_name, folds_of
 
 WHOLE_FOLDER = ""  # the partition folder of a table that has none
@@ -180,6 +180,18 @@ def matches(name: TableName, patterns: Sequence[str]) -> bool:
         for pattern in patterns
         for text in ((str(name),) if "/" in pattern else (str(name), name.table))
     )
+
+
+def refuse_unmatched(
+    patterns: Sequence[str], shown: Sequence[TableName], known: Iterable[TableName] = ()
+) -> None:
+    """Raise `LandingZoneError` where a pattern fits no table that a landing zone shows, or is *known* for."""
+    there = (*shown, *known)
+    for pattern in patterns:
+        if not any(matches(name, [pattern]) for name in there):
+            msg = "no table of the landing zone matches"
+            found = f"tables {', '.join(name.shown for name in shown[:10]) or 'none'}"
+            raise LandingZoneError(msg, table=pattern, found=found, next_step="Correct --table.")
 
 
 def refuse_uncarriable(name: TableName) -> None:
