@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from mirrorlib.delta.log import REWRITE, Commit, tell_commit
-from mirrorlib.delta.properties import FEED, MAPPING
+from mirrorlib.delta.properties import Described
 
 if TYPE_CHECKING:
     Action: TypeAlias = Mapping[str, Any]
@@ -37,7 +37,7 @@ _UUID_LENGTH = 20  # characters of a UUID in Z85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
+class Metadata(Described):
     """A table's metadata from one version on: another id is another table, the schema is Spark's JSON.
 
     `partitions` are the columns that its files leave out, as their folders tell them.
@@ -47,16 +47,6 @@ class Metadata:
     schema: Mapping[str, Any]
     properties: Mapping[str, str]
     partitions: tuple[str, ...] = ()
-
-    @property
-    def has_feed(self) -> bool:
-        """Say whether commits record their changes."""
-        return self.properties.get(FEED, "").lower() == "true"
-
-    @property
-    def mapped(self) -> bool:
-        """Say whether columns are known by ids, so that they can be renamed and dropped."""
-        return self.properties.get(MAPPING, "none") != "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
