@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote as percent_decode
 
-from mirrorlib.errors import TableNameError, printable
+from mirrorlib.errors import LandingZoneError, TableNameError, printable
 from mirrorlib.identifiers import fold_name, folds_of
 
 WHOLE_FOLDER = ""  # the partition folder of a table that has none
@@ -108,10 +108,7 @@ def is_ignored(name: str) -> bool:
 
 
 def sequence_number(name: str) -> int | None:
-    """Read the number of a file name of exactly 20 digits and an extension; else None.
-
-    Numbers begin at 1: twenty zeros are no number.
-    """
+    """Read the number, from 1 on, of a file name of exactly 20 digits and an extension; else None."""
     found = _SEQUENTIAL.fullmatch(name)
     return int(found[1]) or None if found else None
 
@@ -146,10 +143,7 @@ def partition_of(name: str) -> str:
 
 
 def partition_values(name: str) -> dict[str, str | None]:
-    """Read the columns that a file's partition folders state: `Region=eu/Day=2026-01-28`, escaped as Spark does.
-
-    A folder such as `=eu` names no column, and is a folder like any other.
-    """
+    """Read what partition folders state, `Region=eu/Day=2026-01-28`, escaped as Spark does; `=eu` names no column."""
     pairs = (step.partition("=") for step in partition_of(name).split("/") if "=" in step)
     return {
         percent_decode(column): None if value == NO_VALUE else percent_decode(value)
@@ -186,6 +180,18 @@ def matches(name: TableName, patterns: Sequence[str]) -> bool:
         for pattern in patterns
         for text in ((str(name),) if "/" in pattern else (str(name), name.table))
     )
+
+
+def refuse_unmatched(
+    patterns: Sequence[str], shown: Sequence[TableName], known: Iterable[TableName] = ()
+) -> None:
+    """Raise `LandingZoneError` where a pattern fits no table that a landing zone shows, or is *known* for."""
+    there = (*shown, *known)
+    for pattern in patterns:
+        if not any(matches(name, [pattern]) for name in there):
+            msg = "no table of the landing zone matches"
+            found = f"tables {', '.join(name.shown for name in shown[:10]) or 'none'}"
+            raise LandingZoneError(msg, table=pattern, found=found, next_step="Correct --table.")
 
 
 def refuse_uncarriable(name: TableName) -> None:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from mirrorlib.errors import ChangeFileError
-from mirrorlib.landing.delimited import Dialect, iter_tables, read_header
+from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.tables import iter_tables, read_header
 from mirrorlib.landing.metadata.declared import DefinedColumn
 from mirrorlib.store import StoredFile
 

@@ -20,22 +20,15 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command; its own `--help` says *more* than that of all, which is `main`'s.
-
-    Attributes:
-        arguments: what it takes, as `add_to` reads it.
-        defaults: by name, where an argument has one that is not the library's.
-        readers: by name, where a value is not read as its kind.
-        either: the names of options of which one can be given at most.
-        run: does it, and returns the report that is to be shown, or, where it was shown, whether all is well.
-
-    """
+    """One command; its own `--help` says *more* than that of all, which is `main`'s."""
 
     more: str = ""
-    arguments: Arguments
+    arguments: Arguments  # what it takes, as `add_to` reads it
+    # By name, where an argument has one that is not the library's, or where a value is not read as its kind.
     defaults: Mapping[str, object] = field(default_factory=dict)
     readers: Mapping[str, Reader] = field(default_factory=dict)
-    either: tuple[str, ...] = ()
+    either: tuple[str, ...] = ()  # the names of options of which one can be given at most
+    # Does it, and returns the report that is to be shown, or, where it was shown, whether all is well.
     run: Callable[[argparse.Namespace], Report | bool]
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:

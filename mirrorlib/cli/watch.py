@@ -108,13 +108,7 @@ def run_command(
 
 
 def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
-    """Take it, or start it: a zone, target, state, or place *more*, in a store costs a download the first time.
-
-    Raises:
-        LandingZoneError: the tables would be those of a catalog that ends with this command.
-        LocalSparkError: it cannot be started.
-
-    """
+    """Take it, or start it: a zone, target, state, or place *more*, in a store costs a download the first time."""
     from mirrorlib.platform import session
 
     if (found := session.platform_spark()) is not None:
@@ -129,12 +123,7 @@ def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
 
 
 def _check_java(spark: SparkSession) -> None:
-    """See that the session's Java is still there.
-
-    Raises:
-        LocalSparkError: it has ended, and nothing can be done with the session any more.
-
-    """
+    """See that the session's Java is still there."""
     from mirrorlib.delta.lock import has_lost_java
 
     try:

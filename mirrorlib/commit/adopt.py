@@ -44,20 +44,12 @@ _LONGEST = 32  # bytes of a text in statistics: writers cut longer ones
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedFile:
-    """A file that becomes a part of a table.
+    """A file that becomes a part of a table."""
 
-    Attributes:
-        path: relative to the table, of letters, digits, "-", "/" and "." alone.
-        size: bytes.
-        rows: how many it has.
-        statistics: Delta's, beside the number of rows.
-
-    """
-
-    path: str
-    size: int
-    rows: int
-    statistics: Mapping[str, Any]
+    path: str  # relative to the table, of letters, digits, "-", "/" and "." alone
+    size: int  # bytes
+    rows: int  # how many it has
+    statistics: Mapping[str, Any]  # Delta's, beside the number of rows
 
 
 def takes_files(spark: SparkSession, ref: TableRef, found: Found) -> bool:

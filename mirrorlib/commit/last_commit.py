@@ -22,24 +22,16 @@ _WINDOWS = 32  # bits for a window's number within its stream
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCommit:
-    """What a target's log tells.
+    """What a target's log tells."""
 
-    Attributes:
-        newest: the newest version, -1 when there is no table.
-        facts: what the newest window's commit says of itself; None when no window was found.
-        version: that commit's version.
-        rows: how many rows it has added, as it says itself.
-        foreign: a commit since what that one was computed on that has changed rows and is not ours.
-        complete: the log was read back to that window, or to the table's first version.
-
-    """
-
-    newest: int
+    newest: int  # the newest version, -1 when there is no table
+    # What the newest window's commit says of itself; None when no window was found.
     facts: Mapping[str, Any] | None = None
-    version: int = -1
-    rows: int = 0
+    version: int = -1  # that commit's version
+    rows: int = 0  # how many rows it has added, as it says itself
+    # A commit since what that one was computed on that has changed rows and is not ours.
     foreign: Commit | None = None
-    complete: bool = True
+    complete: bool = True  # the log was read back to that window, or to the table's first version
 
     def window_of(self, stream: str) -> int:
         """Return the last window of a stream, 0 when the last one is none of its."""
@@ -67,13 +59,9 @@ def _is_ours(commit: Commit) -> bool:
 def read_last_commit(
     log: TableLog, is_mine: Callable[[Commit], bool] = _is_ours, fact: str = "window"
 ) -> LastCommit:
-    """Find the newest window in a table's log.
+    """Find the newest window in a table's log: its commit has a *fact*, as no other one has.
 
-    Args:
-        log: the table's.
-        is_mine: whether a commit that changes rows is none of somebody else's.
-        fact: what the commit of a window says of itself, and no other one.
-
+    *is_mine* says whether a commit that changes rows is none of somebody else's.
     """
     newest = log.newest()
     if newest is None:
@@ -110,11 +98,8 @@ def prove_window(
 ) -> LastCommit | None:
     """Return the log's end once it has a stream's window; None where Delta skipped it, as another runner has gone on.
 
-    *before* is the log's end before it was written; people call it *what*, "window 3".
-
-    Raises:
-        OutcomeUnknownError: Delta skipped it as one that it knows, and no commit names it.
-
+    *before* is the log's end before it was written; people call it *what*, "window 3". Raises `OutcomeUnknownError`
+    where Delta skipped it as one that it knows, and no commit names it.
     """
     last = read_last_commit(log)
     if last.window_of(stream) == number:

@@ -24,18 +24,12 @@ FENCE = 2**63 - 1  # a transaction version that nothing comes after
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What makes a commit ours and unrepeatable.
+    """What makes a commit ours and unrepeatable."""
 
-    Attributes:
-        app_id: Delta's txn application id, one per life; "" for a commit that may be made again.
-        version: Delta's txn version: twice the batch, one less for what makes way for it, or `FENCE`.
-        facts: what `userMetadata` says about the batch.
-
-    """
-
-    app_id: str
+    app_id: str  # Delta's txn application id, one per life; "" for a commit that may be made again
+    # Delta's txn version: twice the batch, one less for what makes way for it, or `FENCE`.
     version: int = 0
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Any]  # what `userMetadata` says about the batch
 
     @property
     def text(self) -> str:

@@ -22,29 +22,19 @@ WRONG, DROP, PUT, CHANGE, ADD = 0, 1, 2, 3, 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """A batch's changes, ready to be committed.
+    """A batch's changes, ready to be committed."""
 
-    Attributes:
-        frame: the table's columns, plus `OP` unless every row is to be inserted.
-        ops: which ops occur, as far as known; all that markers allow for a large batch.
-        rows: how many rows, at most.
-        bytes: how many bytes were staged, 0 when the change files themselves are read.
-        null_keys: some key may be NULL.
-        private: the frame reads staged files, not the landing zone.
-        conditional: the column whose value has to be greater for an update to count; None where all count.
-        partial: updates set those columns alone of which `SET` says so.
-        key_range: smallest and largest value of the first key column, where both are known.
-        counts: rows by marker name, where they are not those of the files.
-
-    """
-
-    frame: DataFrame
+    frame: DataFrame  # the table's columns, plus `OP` unless every row is to be inserted
+    # Which ops occur, as far as known; all that markers allow for a large batch.
     ops: frozenset[int]
-    rows: int
-    bytes: int
-    null_keys: bool = False
-    private: bool = True
+    rows: int  # how many rows, at most
+    bytes: int  # how many bytes were staged, 0 when the change files themselves are read
+    null_keys: bool = False  # some key may be NULL
+    private: bool = True  # the frame reads staged files, not the landing zone
+    # The column whose value has to be greater for an update to count; None where all count.
     conditional: str | None = None
-    partial: bool = False
+    partial: bool = False  # updates set those columns alone of which `SET` says so
+    # Smallest and largest value of the first key column, where both are known.
     key_range: tuple[object, object] | None = None
+    # Rows by marker name, where they are not those of the files.
     counts: Mapping[str, int] | None = None

@@ -80,13 +80,7 @@ def _compare(
 
 
 def commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits:
-    """Look at a table's log.
-
-    Raises:
-        FeedError: there is no such Delta table.
-        JournalError: it is a table of a catalog, and there is no session to find it with.
-
-    """
+    """Look at a table's log."""
     address = table_address(place, parse_name(table))
     if place.catalog is None:
         commits = Commits(open_store(address), table)

@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 def end_window(
     job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan
 ) -> tuple[WindowDone, StreamJob]:
-    """Deliver a window, unless the receiver has it; void one whose changes are gone, where a snapshot may follow.
-
-    Returns:
-        how it ended, and the job, who has looked at the table's log since.
-
-    """
+    """Deliver a window unless the receiver has it, or void it where changes are gone; comes with the refreshed job."""
     began = time.perf_counter()
     job.tell(plan, "deliver", "before")
     rows: int | None = None

@@ -8,10 +8,8 @@ cannot go on says why and stops alone.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -22,6 +20,7 @@ from mirrorlib.delivery.sinks.disjoint_targets import check_disjoint
 from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
 from mirrorlib.delivery.stream_job import OtherWishesError, Run, StreamJob, StreamProgress
 from mirrorlib.delta.address import find_feed_table, find_tables
+from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, printable
 from mirrorlib.events import Observer, unobserved
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger(__name__)
-_MOST_TABLES_AT_ONCE = 8
 
 
 def export_tables(
@@ -128,9 +126,7 @@ def _export_all(
 ) -> ExportReport:
     found = _chosen(run, [tables] if isinstance(tables, str) else tables)
     open_state(run.state)
-    at_once = parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
-    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="mirrorlib") as pool:
-        reports = tuple(pool.map(lambda table: _export_one(run, *table), found))
+    reports = side_by_side(lambda table: _export_one(run, *table), found, parallelism)
     seconds = round(time.perf_counter() - began, 3)
     return ExportReport(consumer=run.consumer, to=run.to, tables=reports, seconds=seconds)
 

@@ -31,15 +31,7 @@ from mirrorlib.journal.streams import (
 
 
 def bring_up_to_date(job: StreamJob, progress: StreamProgress) -> None:
-    """Deliver what the table holds at this moment, window by window.
-
-    Raises:
-        FeedExpiredError: changes are gone, and the consumer is not to be given a snapshot.
-        FeedError: the feed cannot be read.
-        JournalError: the consumer is registered with other wishes.
-        TableBusyError: another runner delivers the stream.
-
-    """
+    """Deliver what the table holds at this moment, window by window."""
     stream = job.registry.newest_stream() or _register(job)
     _check_same(stream, job)
     entry = job.registry.newest(stream)

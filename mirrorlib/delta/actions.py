@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from mirrorlib.delta.log import REWRITE, Commit, tell_commit
-from mirrorlib.delta.properties import FEED, MAPPING
+from mirrorlib.delta.properties import Described
 
 if TYPE_CHECKING:
     Action: TypeAlias = Mapping[str, Any]
@@ -37,7 +37,7 @@ _UUID_LENGTH = 20  # characters of a UUID in Z85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
+class Metadata(Described):
     """A table's metadata from one version on: another id is another table, the schema is Spark's JSON.
 
     `partitions` are the columns that its files leave out, as their folders tell them.
@@ -47,16 +47,6 @@ class Metadata:
     schema: Mapping[str, Any]
     properties: Mapping[str, str]
     partitions: tuple[str, ...] = ()
-
-    @property
-    def has_feed(self) -> bool:
-        """Say whether commits record their changes."""
-        return self.properties.get(FEED, "").lower() == "true"
-
-    @property
-    def mapped(self) -> bool:
-        """Say whether columns are known by ids, so that they can be renamed and dropped."""
-        return self.properties.get(MAPPING, "none") != "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,40 +69,28 @@ class ChangeFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedCommit:
-    """What one version says of its changes.
-
-    Attributes:
-        provenance: who made it, and how.
-        stated_at: when it was committed, where it says so itself.
-        metadata: what it sets the table's metadata to; None when it leaves it.
-        changes: it adds, removes or changes rows.
-        forgotten: Delta's reader leaves it out by its metrics, although it changes rows.
-        rows: how many rows it changes, as its metrics say; None where they do not.
-        pairs: it may delete and insert rows of one key.
-        rewrites: it writes all rows again in other types, and changes none, as mirrorlib says of it.
-        removes: it takes files out of the table, whatever that means to its rows.
-        files: the data and change files that hold its changes, and their deletion vectors, relative to the
-            table; those that lie elsewhere, as a clone's first ones do, are not among them.
-        change_files: these files, where each of their rows is a change, and its file's time that of the commit; None
-            where it takes more to tell the changes.
-        features: what it demands of a table's readers to know; None when it leaves that.
-        vacuums: it begins a VACUUM, which keeps what was in use within that time; None when it does not.
-
-    """
+    """What one version says of its changes."""
 
     version: int
-    provenance: Commit
-    stated_at: datetime | None
-    metadata: Metadata | None
-    changes: bool
-    forgotten: bool
-    rows: int | None
-    pairs: bool
+    provenance: Commit  # who made it, and how
+    stated_at: datetime | None  # when it was committed, where it says so itself
+    metadata: Metadata | None  # what it sets the table's metadata to; None when it leaves it
+    changes: bool  # it adds, removes or changes rows
+    forgotten: bool  # Delta's reader leaves it out by its metrics, although it changes rows
+    rows: int | None  # how many rows it changes, as its metrics say; None where they do not
+    pairs: bool  # it may delete and insert rows of one key
+    # It writes all rows again in other types, and changes none, as mirrorlib says of it.
     rewrites: bool
-    removes: bool
+    removes: bool  # it takes files out of the table, whatever that means to its rows
+    # The data and change files that hold its changes, and their deletion vectors, relative to the table; those that
+    # lie elsewhere, as a clone's first ones do, are not among them.
     files: tuple[str, ...]
+    # These files, where each of their rows is a change, and its file's time that of the commit; None where it takes
+    # more to tell the changes.
     change_files: tuple[ChangeFile, ...] | None
+    # What it demands of a table's readers to know; None when it leaves that.
     features: frozenset[str] | None
+    # It begins a VACUUM, which keeps what was in use within that time; None when it does not.
     vacuums: timedelta | None
 
 

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 
@@ -36,9 +36,7 @@ from mirrorlib.delta.log import (
     read_version,
 )
 from mirrorlib.errors import FeedError, FeedExpiredError
-
-if TYPE_CHECKING:
-    from mirrorlib.store import Store
+from mirrorlib.store import Store
 
 # Bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory.
 _SMALL = 16 << 10

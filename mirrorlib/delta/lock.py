@@ -43,9 +43,7 @@ _LAST_BREATH = 30.0  # seconds that a JVM gets to end once its Python has let go
 def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> Iterator[None]:
     """Hold the table's lock for the JVM, by its process id, that will commit; wait as long as another runner works.
 
-    Raises:
-        TableBusyError: the last holder's JVM lives on without its runner, or *stop* said so while waiting.
-
+    Raises `TableBusyError` where the last holder's JVM lives on without its runner, or *stop* said so while waiting.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:

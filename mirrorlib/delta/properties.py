@@ -27,6 +27,23 @@ REWRITE_LIMIT = 1 << 30  # bytes of a table that is rewritten where Delta cannot
 LOG_DAYS = 30
 
 
+class Described:
+    """What has a table's properties, and what these tell."""
+
+    __slots__ = ()
+    properties: Mapping[str, str]
+
+    @property
+    def has_feed(self) -> bool:
+        """Say whether commits record their changes."""
+        return self.properties.get(FEED, "").lower() == "true"
+
+    @property
+    def mapped(self) -> bool:
+        """Say whether columns are known by ids, so that they can have any name, be renamed and dropped."""
+        return self.properties.get(MAPPING, "none") != "none"
+
+
 def feed_properties(days: int) -> dict[str, str]:
     """Return the properties of a table whose feed is on, and readable for that many days."""
     files, log = f"interval {days} days", f"interval {max(days, LOG_DAYS)} days"

@@ -6,15 +6,17 @@ before its first statement, which costs as much as reading the change files of a
 
 Some compute lets nobody configure a session. What only makes a run faster is left out there; where a
 result depends on it, `ComputeError` says so.
-And which generation of Spark a session is of, see `spark_generation`.
+And which generation of Spark a session is of, see `spark_generation`; and tables go side by side, see `side_by_side`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, finalize
 
 from mirrorlib.errors import ComputeError, first_line
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
+_MOST_TABLES_AT_ONCE = 8
+_Table = TypeVar("_Table")
+_Report = TypeVar("_Report")
 _IDLE: WeakKeyDictionary[SparkSession, list[SparkSession]] = WeakKeyDictionary()
 # A file that cannot be read is an error; where a cluster ignores it, its rows are lost without a word.
 READS_WHOLE = {
@@ -69,6 +74,17 @@ SMALL_COMMIT = {
 }
 ARROW_FRAMES = 4  # a DataFrame is made from an Arrow table
 FULL_WIDENING = 4  # Delta widens every type of its protocol in place (TypeWidening, Delta 4.0)
+
+
+def side_by_side(
+    act: Callable[[_Table], _Report], tables: Sequence[_Table], at_once: int | None
+) -> tuple[_Report, ...]:
+    """Do something to each table: to as many at once as are asked for, else as there are cores, at most eight."""
+    at_once = at_once or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
+    if at_once == 1 or len(tables) <= 1:
+        return tuple(map(act, tables))
+    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="mirrorlib") as pool:
+        return tuple(pool.map(act, tables))
 
 
 @contextlib.contextmanager

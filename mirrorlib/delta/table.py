@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, FileLog, HistoryLog, TableLog, read_checksum
-from mirrorlib.delta.properties import FEED, MAPPING, READERS_PROPERTY, VECTORS
+from mirrorlib.delta.properties import READERS_PROPERTY, VECTORS, Described
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName
@@ -40,7 +40,7 @@ class TableRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Described):
     """What a Delta table is at this moment.
 
     `columns` are those that a mirror can have, `foreign` the others, which somebody has added by hand: Spark types by
@@ -54,16 +54,6 @@ class Found:
     properties: Mapping[str, str]
     location: str
     features: frozenset[str] = frozenset()
-
-    @property
-    def mapped(self) -> bool:
-        """Say whether the table has column mapping, which lets a column have any name."""
-        return self.properties.get(MAPPING, "none") != "none"
-
-    @property
-    def has_feed(self) -> bool:
-        """Say whether commits record their changes."""
-        return self.properties.get(FEED, "").lower() == "true"
 
     @property
     def readers(self) -> Readers | None:

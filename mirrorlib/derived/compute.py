@@ -40,38 +40,25 @@ _AFRESH = "the transformation or the session's time zone, ANSI mode or time pars
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
-    """What a derived table has to become.
-
-    Attributes:
-        result: what that gives on all of them.
-        added: columns that the table lacks; None where it cannot become what the result is, or holds no round.
-        new: rows that have to be there.
-        old: rows that are there in their place; None for all that are, columns too.
-        changed: for each source whether rows have changed; None where that was not asked.
-
-    """
+    """What a derived table has to become."""
 
     framed: Sequence[Framed]
     shape: PlanShape
-    result: DataFrame
+    result: DataFrame  # what that gives on all of them
     keys: KeysReport
+    # Columns that the table lacks; None where it cannot become what the result is, or holds no round.
     added: tuple[str, ...] | None
-    new: DataFrame
+    new: DataFrame  # rows that have to be there
+    # Rows that are there in their place; None for all that are, columns too.
     old: DataFrame | None = None
     how: How = "full"
     why: str = ""
+    # For each source whether rows have changed; None where that was not asked.
     changed: tuple[bool | None, ...]
 
 
 def compute(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
-    """Compute a round.
-
-    Raises:
-        FeedExpiredError: the sources cannot be read any more as they were when the round was planned.
-        KeysError: the transformation gives no DataFrame.
-        SchemaError: it gives columns that no table can have.
-
-    """
+    """Compute a round."""
     full = _compute_in_full(job, planned, target)
     windows = _windows(job, planned, target, full)
     if isinstance(windows, str):

@@ -36,21 +36,14 @@ _FLOAT = re.compile(r"\b(?:float|double)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framed:
-    """A source as a transformation is given it.
-
-    Attributes:
-        frame: its rows, or some of them, with their keys.
-        marker: the alias that marks them in a plan.
-        key_columns: the partition key; none where there is none, or a part of it was lost.
-        one_row: each key occurs once, in this version and in the one before the window.
-
-    """
+    """A source as a transformation is given it."""
 
     source: SourceTable
-    frame: DataFrame
-    marker: str
+    frame: DataFrame  # its rows, or some of them, with their keys
+    marker: str  # the alias that marks them in a plan
+    # The partition key; none where there is none, or a part of it was lost.
     key_columns: tuple[str, ...]
-    one_row: bool
+    one_row: bool  # each key occurs once, in this version and in the one before the window
 
 
 def frame_rows(source: SourceTable, plan: WindowPlan, rows: DataFrame) -> Framed:
@@ -76,12 +69,7 @@ def frame_rows(source: SourceTable, plan: WindowPlan, rows: DataFrame) -> Framed
 
 
 def transformed(transform: Transform, framed: Sequence[Framed]) -> DataFrame:
-    """Call a transformation.
-
-    Raises:
-        KeysError: what it gives is no batch DataFrame.
-
-    """
+    """Call a transformation."""
     given = {one.source.name: one.frame for one in framed if one.source.name}
     result = transform(*[one.frame for one in framed if not one.source.name], **given)
     if getattr(result, "isStreaming", True):
@@ -119,13 +107,7 @@ def _with_signs(rows: DataFrame) -> DataFrame:
 
 
 def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]]) -> DataFrame:
-    """Keep the rows whose columns have values that are among some keys; NULL is a value like any other.
-
-    Args:
-        rows: any.
-        keys: values, each once, and the columns of *rows* that they are compared with; one of them is enough.
-
-    """
+    """Keep the rows some of whose columns equal one of some values, each there once; NULL is a value like any other."""
     from pyspark.sql import functions as f
 
     names, flags = rows.columns, []

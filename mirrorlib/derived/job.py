@@ -50,27 +50,18 @@ _VOID = re.compile(r"(^|[:<,])void\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeriveJob:
-    """One run.
+    """One run."""
 
-    Attributes:
-        spark: the caller's session, in which rows are computed.
-        session: one of our own, which commits: marks travel in its configuration.
-        lease: keeps other runners off.
-        observe: told before and after each step.
-        began: when, by a clock of no date.
-
-    """
-
-    spark: SparkSession
-    session: SparkSession
+    spark: SparkSession  # the caller's session, in which rows are computed
+    session: SparkSession  # one of our own, which commits: marks travel in its configuration
     name: str
     place: TablePlace
     sources: Sequence[SourceTable]
     transform: Transform
     rebuild: bool
-    lease: Lease
-    observe: Observer
-    began: float
+    lease: Lease  # keeps other runners off
+    observe: Observer  # told before and after each step
+    began: float  # when, by a clock of no date
 
     def tell(
         self,
@@ -86,29 +77,18 @@ class DeriveJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DerivedTarget:
-    """The table at this moment.
+    """The table at this moment."""
 
-    Attributes:
-        last: what its log tells of our rounds.
-        held: what the last round's commit says; None where the table holds no round of ours.
-        pure: nobody else has written rows to it, so what was said of its keys is true.
-
-    """
-
-    last: LastCommit
+    last: LastCommit  # what its log tells of our rounds
     found: Found | None = None
     schema: StructType | None = None
+    # What the last round's commit says; None where the table holds no round of ours.
     held: Mapping[str, Any] | None = None
-    pure: bool = True
+    pure: bool = True  # nobody else has written rows to it, so what was said of its keys is true
 
 
 def open_target(job: DeriveJob) -> DerivedTarget:
-    """Open the table as it is now.
-
-    Raises:
-        ForeignWriteError: it is not ours, or not as we have left it.
-
-    """
+    """Open the table as it is now."""
     there = find_target(job.session, job.place.ref)
     if there is None:
         return DerivedTarget(last=LastCommit(newest=-1))
@@ -132,13 +112,7 @@ def open_target(job: DeriveJob) -> DerivedTarget:
 
 
 def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
-    """Make an empty derived table, with a feed and deletion vectors, where there is none.
-
-    Raises:
-        LandingZoneError: its folder holds something else.
-        ForeignWriteError: somebody else has made it, or removed it since.
-
-    """
+    """Make an empty derived table, with a feed and deletion vectors, where there is none."""
     owned = {VECTORS: "true", OWNER: job.name, **keys_property(keys)}
     properties, shown = {**feed_properties(FEED_DAYS), **owned}, job.place.shown
     make_table(job.session, job.place.ref, columns.fields, properties, shown)
@@ -146,12 +120,7 @@ def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
 
 
 def check_columns(place: TablePlace, rows: DataFrame) -> None:
-    """Refuse a result that no table with a feed can hold.
-
-    Raises:
-        SchemaError: two columns have one name, one is the feed's or ours, or has no type.
-
-    """
+    """Refuse a result that no table with a feed can hold."""
     seen: set[str] = set()
     for field in rows.schema.fields:
         folds = folds_of(field.name)
@@ -193,13 +162,7 @@ def write_difference(
 ) -> tuple[int, int]:
     """Stage what is different, and carry it out by one commit; return how many rows came, and went.
 
-    Args:
-        job: the run.
-        found: the table.
-        changes: rows with `OP`, computed once.
-        keys: a primary key that occurs once, by which rows are found faster; none where there is none.
-        mark: what the commit carries.
-
+    *keys* are a primary key that occurs once, by which rows are found faster; none where there is none.
     """
     state = open_store(job.place.state)
     folder = f"staged/derive/{job.place.ref.name.segment}/{new_attempt()}"

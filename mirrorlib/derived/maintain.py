@@ -30,7 +30,7 @@ from mirrorlib.delta.key_property import (
 )
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
-from mirrorlib.delta.table import find_location, find_target, open_log
+from mirrorlib.delta.table import check_made, find_location, find_target, open_log
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.declared_keys import read_keyed
@@ -53,21 +53,14 @@ _SHARED = "spark.sql.globalTempDatabase"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A current view that is kept.
-
-    Attributes:
-        keys: of the changelog; none is said to occur once, as the table has tombstones, too.
-        order: all columns that tell which row of a key is newer: the order columns, then those of arrival.
-        retention: how long tombstones are kept; None for ever.
-        id: Delta's, of the table; "" while there is none.
-
-    """
+    """A current view that is kept."""
 
     place: TablePlace
-    keys: Keys
+    keys: Keys  # of the changelog; none is said to occur once, as the table has tombstones, too
+    # All columns that tell which row of a key is newer: the order columns, then those of arrival.
     order: tuple[str, ...]
-    retention: timedelta | None
-    id: str = ""
+    retention: timedelta | None  # how long tombstones are kept; None for ever
+    id: str = ""  # Delta's, of the table; "" while there is none
 
 
 def maintain_current_view(
@@ -174,11 +167,7 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
 
 
 def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
-    """Make the table, or see that it is one of this changelog, and add the columns that this has got since.
-
-    Returns:
-        its id.
-    """
+    """Make the table, or see that it is one of this changelog, and add the columns that are new; return its id."""
     from pyspark.sql.types import StructField, TimestampType
 
     table, ref = view.place.shown, view.place.ref
@@ -192,11 +181,7 @@ def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     resolution = json.dumps({"format": 1, "arrival": arrival}, ensure_ascii=False)
     told = {**keys_property(view.keys), VIEW_PROPERTY: resolution}
     make_table(session, ref, fields, {**feed_properties(FEED_DAYS), **told}, table)
-    target = find_target(session, ref)
-    if target is None:
-        msg = "the table was removed while it was made"
-        raise ForeignWriteError(msg, table=table, next_step="Run again.")
-    found, schema = target
+    found, schema = check_made(find_target(session, ref), table)
     _check_resolution(view, arrival, found.properties)
     there = {field.name: field.dataType.simpleString() for field in schema.fields}
     wants = {field.name: field.dataType.simpleString() for field in fields}

@@ -26,19 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlace:
-    """Where one table lies.
-
-    Attributes:
-        ref: how SQL and writers address it.
-        root: what its state folder belongs to, in which the table has the name of `ref`.
-        state: the state folder; "" where nobody has said it.
-
-    """
+    """Where one table lies."""
 
     shown: str
-    ref: TableRef
-    root: Target
-    state: str
+    ref: TableRef  # how SQL and writers address it
+    root: Target  # what its state folder belongs to, in which the table has the name of `ref`
+    state: str  # the state folder; "" where nobody has said it
 
     @property
     def address(self) -> str:
@@ -47,12 +40,7 @@ class TablePlace:
 
     @contextlib.contextmanager
     def hold(self, spark: SparkSession) -> Iterator[None]:
-        """Keep other Java processes off the table where Delta does not: on a local file system.
-
-        Raises:
-            TableBusyError: the last holder's Java process lives on without its runner.
-
-        """
+        """Keep other Java processes off the table where Delta does not: on a local file system."""
         state = open_store(self.state) if self.state else None
         with lock_table(spark, self.root, state, self.ref.name, lambda: False):
             yield
@@ -61,12 +49,7 @@ class TablePlace:
 def find_place(
     spark: SparkSession, table: PathOrUrl, *, state: PathOrUrl | None = None
 ) -> TablePlace:
-    """Address a table, which need not be there.
-
-    Raises:
-        LandingZoneError: it cannot be addressed.
-
-    """
+    """Address a table, which need not be there."""
     shown = address_of(table)
     if "/" in shown or "\\" in shown:
         store = open_store(shown)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from mirrorlib.derived.place import TablePlace
 from mirrorlib.derived.strategy.choose import How
 from mirrorlib.errors import JournalError
 from mirrorlib.journal.entries import now
@@ -18,9 +19,6 @@ from mirrorlib.keys.read import KeysStep
 from mirrorlib.keys.value import Keys
 from mirrorlib.store import Store, open_store
 from mirrorlib.tabular import Report
-
-if TYPE_CHECKING:
-    from mirrorlib.derived.place import TablePlace
 
 _FOLDER = "derived"
 _MEMBERS = {"address", "name", "sources", "keys", "losses", "how"}

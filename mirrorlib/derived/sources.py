@@ -39,18 +39,12 @@ MODE = "derive"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTable:
-    """A table that a derived table is made of.
+    """A table that a derived table is made of."""
 
-    Attributes:
-        name: the transformation's parameter; "" where it takes sources by their places.
-        registry: of the derived table as its consumer.
-
-    """
-
-    name: str
+    name: str  # the transformation's parameter; "" where it takes sources by their places
     place: TablePlace
     table: FeedTable
-    registry: Registry
+    registry: Registry  # of the derived table as its consumer
 
     @property
     def table_id(self) -> str:
@@ -79,14 +73,7 @@ def open_sources(
     target: TablePlace,
     state: PathOrUrl | None,
 ) -> tuple[SourceTable, ...]:
-    """Open the sources.
-
-    Raises:
-        LandingZoneError: one is named twice, is the target itself, or a catalog's without a state folder; or two
-            would have one place for their progress.
-        FeedError: there is no such Delta table.
-
-    """
+    """Open the sources."""
     if isinstance(sources, Mapping):
         named = list(sources.items())
     elif isinstance(sources, (str, os.PathLike)):
@@ -128,12 +115,7 @@ def find_place_with_state(
 
 
 def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, ...]:
-    """Return the ways through the sources; begin all of them anew where they do not go together.
-
-    Raises:
-        JournalError: the name is another derived table's.
-
-    """
+    """Return the ways through the sources; begin all of them anew where they do not go together."""
     streams = [source.registry.newest_stream() for source in sources]
     for stream in streams:
         if stream is not None and stream.to != target:

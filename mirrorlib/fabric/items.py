@@ -88,10 +88,6 @@ def write_items(
         tables: names or globs that the pipelines go through, a run each.
         target: where in the lakehouse tables go: `Tables`, or `Tables/dbo` for a zone without `.schema` folders.
         every: minutes between two runs of the incremental apply; without them its schedule is switched off.
-
-    Raises:
-        LandingZoneError: there is no such wheel, or the notebooks are not installed.
-
     """
     root, file = Path(folder), Path(wheel)
     if not file.is_file() or file.suffix != ".whl":

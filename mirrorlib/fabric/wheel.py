@@ -32,12 +32,7 @@ _NUMBERS = 10**9
 
 
 def build_clone(folder: Path) -> Path:
-    """Build the wheel of the clone that a folder is.
-
-    Raises:
-        BundleError: it is none, or the wheel cannot be built.
-
-    """
+    """Build the wheel of the clone that a folder is."""
     file = folder / "pyproject.toml"
     project = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     if project.get("project", {}).get("name") != _PROJECT:

@@ -198,10 +198,7 @@ def kept_for(commits: Commits, name: str) -> timedelta | None:
 
 
 def may_leave_log(commits: Commits, after: int) -> datetime | None:
-    """Say from when on the first version behind one may leave the log; None while most of its time is still to come.
-
-    Raises as `retention_of` does.
-    """
+    """Say from when on the first version behind one may leave the log; None while most of its time is still to come."""
     properties = commits.metadata_at(commits.newest).properties
     if properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
         return None

@@ -112,10 +112,7 @@ def _begin(table: FeedTable, reader: DataStreamReader, after: Bound) -> tuple[in
 
 
 def _check_spanned(table: FeedTable, window: Window, then: str) -> None:
-    """See that one stream can span a window: it has one schema, and is made anew where that changes.
-
-    It goes on over a change of types from Delta 4.1 on.
-    """
+    """See that one stream can span a window of one schema; it goes on over a change of types from Delta 4.1 on."""
     last = window.until
     for segment in reversed(window.segments):
         became = window.metadata

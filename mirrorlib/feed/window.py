@@ -50,27 +50,19 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The changes, if any, after one version and up to another, `(after, until]`.
+    """The changes, if any, after one version and up to another, `(after, until]`."""
 
-    Attributes:
-        after: the last version before it, -1 when it begins with the first.
-        metadata: the table's metadata as of `until`.
-        segments: how it is read.
-        rewritten: the versions, in no segment, that give the rows other types and change none.
-        pairs: some commit of it may delete and insert rows of one key.
-        rows: how many rows its commits say that they change; None where one does not say.
-        files: what it is read from, where each row of these is a change; None where it takes more.
-
-    """
-
-    after: int
+    after: int  # the last version before it, -1 when it begins with the first
     until: int
-    metadata: Metadata
-    segments: tuple[Segment, ...] = ()
+    metadata: Metadata  # the table's metadata as of `until`
+    segments: tuple[Segment, ...] = ()  # how it is read
+    # The versions, in no segment, that give the rows other types and change none.
     rewritten: tuple[int, ...] = ()
-    pairs: bool = False
+    pairs: bool = False  # some commit of it may delete and insert rows of one key
     changes: bool = False
+    # How many rows its commits say that they change; None where one does not say.
     rows: int | None = 0
+    # What it is read from, where each row of these is a change; None where it takes more.
     files: tuple[ChangeFile, ...] | None = ()
 
 
@@ -81,11 +73,6 @@ def open_window(
 
     It holds what came after a version, or after a moment; -1 is from the first version on. And up to another; None is
     the newest. With *beyond*, a bound beyond the newest version is that one, and no error.
-
-    Raises:
-        FeedExpiredError: a version's changes are gone, or were never recorded.
-        FeedError: the bounds are missing, reversed, or beyond the newest version.
-
     """
     shown = commits.shown
     if after is None:

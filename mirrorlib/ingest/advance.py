@@ -39,18 +39,11 @@ Reported = TypeVar("Reported")
 
 
 class Course(ABC, Generic[Reported]):
-    """What becomes of one table's batches.
+    """What becomes of one table's batches."""
 
-    Attributes:
-        view: how its folder is read.
-        opened: the folder, as it was read last.
-        proven: what `check_same_zone` has told a run before.
-
-    """
-
-    view: FolderView
-    opened: OpenedFolder
-    proven: str | None = None
+    view: FolderView  # how its folder is read
+    opened: OpenedFolder  # the folder, as it was read last
+    proven: str | None = None  # what `check_same_zone` has told a run before
 
     @property
     @abstractmethod
@@ -83,12 +76,7 @@ class Course(ABC, Generic[Reported]):
 
 
 def advance_table(work: Work, course: Course[Reported]) -> Reported:
-    """Go from batch to batch, as far as the folder goes.
-
-    Raises:
-        MirrorError: the table cannot go on; what came before stays, and the course knows it.
-
-    """
+    """Go from batch to batch, as far as the folder goes; what fails leaves what came before, which the course knows."""
     lives = work.lives if work.life.uuid else ()
     newest = newest_entry(work.journal, lives, course.opened.metadata)
     # Else a pending plan's files would not be found, or another zone's would void it.

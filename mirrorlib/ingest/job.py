@@ -32,7 +32,7 @@ from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Life
 from mirrorlib.landing.listing import TableFolder, list_tables
-from mirrorlib.names import TableName, find_conflicts, matches
+from mirrorlib.names import TableName, find_conflicts, matches, refuse_unmatched
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target, settled
 
@@ -123,24 +123,15 @@ def open_work(
 def find_tables(
     job: Job,
 ) -> tuple[tuple[TableFolder, ...], tuple[TableName, ...], tuple[str, ...]]:
-    """Find the tables that were asked for.
+    """Find the tables that were asked for: those that the zone shows, and those that it has filled and shows no longer.
 
-    Returns:
-        those that the zone shows; those that it has filled and shows no longer; and what it is warned of: one
-        without any table looks like one that is not mounted, and nothing is gone from it.
-
-    Raises:
-        LandingZoneError: there is no landing zone, or a pattern names no table.
-
+    And what it is warned of: a zone without any table looks like one that is not mounted, and nothing is gone from
+    it.
     """
     known, wanted = known_tables(job), job.options.tables
     listed = _list_shown(job, known)
     shown = [folder.name for folder in listed]
-    for pattern in wanted:
-        if not any(matches(name, [pattern]) for name in (*known, *shown)):
-            msg = "no table of the landing zone matches"
-            found = f"tables {', '.join(str(name) for name in shown[:10]) or 'none'}"
-            raise LandingZoneError(msg, table=pattern, found=found, next_step="Correct --table.")
+    refuse_unmatched(wanted, shown, known)
     folders = _refuse_in_catalog(
         [folder for folder in listed if matches(folder.name, wanted)], job.target
     )

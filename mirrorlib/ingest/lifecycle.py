@@ -34,9 +34,7 @@ _UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
     """Write down that a table's folder was seen absent; drop the table when that is asked for and it is this mirror's.
 
-    Returns:
-        what was done, or would be without *write*; None when the folder is back.
-
+    Returns what was done, or would be without *write*; None when the folder is back.
     """
     journal = Journal(job.state, name)
     locked = lock_table(job.spark, job.target, job.state, name, job.stop)

@@ -31,32 +31,22 @@ UNTYPED_KEY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next:
-    """What comes next for a table: files to apply, and what stands before those that are not among them.
+    """What comes next for a table: files to apply, and what stands before those that are not among them."""
 
-    Attributes:
-        position: what they follow on.
-        files: consecutive files that are visible and not held back, by their numbers.
-        prepared: the batch that they make, opened; None where nothing can be applied now.
-        replaces: they replace a table that is there.
-        state: what the table is in once they are applied, or now, where nothing can be.
-        reason: why it is not current; *file* is what it is about, *error* the class of what is wrong with that.
-        young: the first file that may still be an upload under way.
-        warnings: of the files that were opened.
-        seconds: that this took, by step.
-
-    """
-
-    position: Mapping[str, int] = field(default_factory=dict)
-    files: Files = ()
+    position: Mapping[str, int] = field(default_factory=dict)  # what they follow on
+    files: Files = ()  # consecutive files that are visible and not held back, by their numbers
+    # The batch that they make, opened; None where nothing can be applied now.
     prepared: Prepared | None = None
-    replaces: bool = False
+    replaces: bool = False  # they replace a table that is there
+    # What the table is in once they are applied, or now, where nothing can be.
     state: State = "current"
+    # Why it is not current; *file* is what it is about, *error* the class of what is wrong with that.
     reason: str = ""
     file: str | None = None
     error: str | None = None
-    young: StoredFile | None = None
-    warnings: tuple[str, ...] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    young: StoredFile | None = None  # the first file that may still be an upload under way
+    warnings: tuple[str, ...] = ()  # of the files that were opened
+    seconds: Mapping[str, float] = field(default_factory=dict)  # that this took, by step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

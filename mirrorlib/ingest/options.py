@@ -29,12 +29,7 @@ MAX_LOSS = 0.5  # of a table's rows
 
 
 def read_interval(given: float | str) -> float:
-    """Read seconds, or a number and a unit in words: "90 seconds", "1 day", "2 weeks".
-
-    Raises:
-        ValueError: it is neither, or endless.
-
-    """
+    """Read seconds, or a number and a unit in words, "90 seconds", "1 day", "2 weeks"; or raise `ValueError`."""
     found = _INTERVAL.fullmatch(given.strip().lower()) if isinstance(given, str) else None
     number = float(found["number"]) * _SECONDS[found["unit"] or "second"] if found else given
     if isinstance(number, str) or not 0 <= number < float("inf"):

@@ -8,17 +8,15 @@ before it stopped stay.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.properties import REWRITE_LIMIT
-from mirrorlib.delta.sessions import lend_session
+from mirrorlib.delta.sessions import lend_session, side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import MirrorError
 from mirrorlib.events import Event, Observer
@@ -58,7 +56,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger(__name__)
-_MOST_TABLES_AT_ONCE = 8
 
 
 def apply_zone(  # noqa: D417  # `Options` tells of the others
@@ -138,17 +135,12 @@ def apply_zone(  # noqa: D417  # `Options` tells of the others
         in_flight.remove(folder)
         return report
 
-    at_once = options.parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
-    if at_once == 1 or len(folders) <= 1:
-        reports = [apply_next(folder) for folder in folders]
-    else:
-        with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="mirrorlib") as pool:
-            reports = list(pool.map(apply_next, folders))
-    reports += [_report(job, name, partial(_end_gone, job, name)) for name in gone]
+    reports = side_by_side(apply_next, folders, options.parallelism)
+    ended = [_report(job, name, partial(_end_gone, job, name)) for name in gone]
     return ApplyReport(
         landing_zone=job.zone.url,
         target=job.target.shown,
-        tables=tuple(reports),
+        tables=(*reports, *ended),
         seconds=round(time.perf_counter() - began, 3),
         warnings=warnings,
     )

@@ -31,27 +31,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One table, everything that its batches need.
+    """One table, everything that its batches need."""
 
-    Attributes:
-        spark: a session of its own: transaction marks of MERGE are session configuration.
-        source: where its change files lie, with the policies of new plans.
-        lives: all lives, the present one last.
-        state: the state folder.
-        stop: asked between batches; True ends the run.
-
-    """
-
+    # A session of its own: transaction marks of MERGE are session configuration.
     spark: SparkSession
     ref: TableRef
     log: TableLog
-    source: Source
+    source: Source  # where its change files lie, with the policies of new plans
     journal: Journal
-    lives: tuple[Life, ...]
-    state: Store
+    lives: tuple[Life, ...]  # all lives, the present one last
+    state: Store  # the state folder
     options: Options
     observe: Observer
-    stop: Callable[[], bool]
+    stop: Callable[[], bool]  # asked between batches; True ends the run
 
     @property
     def life(self) -> Life:
@@ -90,19 +82,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One runner's way with one plan.
-
-    Attributes:
-        plan: as the journal holds it.
-        clock: seconds by step.
-        table_bytes: the table's size, roughly.
-
-    """
+    """One runner's way with one plan."""
 
     work: Work
-    plan: Plan
-    clock: dict[str, float] = field(default_factory=dict)
-    table_bytes: int = 0
+    plan: Plan  # as the journal holds it
+    clock: dict[str, float] = field(default_factory=dict)  # seconds by step
+    table_bytes: int = 0  # the table's size, roughly
 
     @property
     def source(self) -> Source:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from mirrorlib.journal.plan_log import Value
-from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.metadata.declared import DefinedColumn, Detection
 from mirrorlib.landing.plain import FileKind, kind_of
 
@@ -23,25 +23,17 @@ Readers = Literal["plain"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life(Value):
-    """One life of a table folder, numbered from 1 on; `zone` is the landing zone's URL when it began.
-
-    Attributes:
-        uuid: random; Delta's txn application id is made of it.
-        why: what began it: "first seen", "reset", "re-created" or "start at".
-        started_at: ISO 8601, UTC.
-        start_at: the number of its first change file.
-        include_existing: False when the files of a plain folder that were there are passed over.
-        keeps: it goes on with the table of the life before, a plain folder's, behind what that has appended.
-
-    """
+    """One life of a table folder, numbered from 1 on; `zone` is the landing zone's URL when it began."""
 
     ordinal: int
-    uuid: str
-    why: str
+    uuid: str  # random; Delta's txn application id is made of it
+    why: str  # what began it: "first seen", "reset", "re-created" or "start at"
     zone: str
-    started_at: str
-    start_at: int = 1
+    started_at: str  # ISO 8601, UTC
+    start_at: int = 1  # the number of its first change file
+    # False when the files of a plain folder that were there are passed over.
     include_existing: bool = True
+    # It goes on with the table of the life before, a plain folder's, behind what that has appended.
     keeps: bool = False
 
     @property
@@ -52,21 +44,14 @@ class Life(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFile:
-    """A change file, by its path below the table's folder, as it was when the batch was planned.
-
-    Attributes:
-        etag: what the store said identifies it; a copy of it has another.
-        rows: what its footer said, or its text held.
-        modified: ISO 8601, UTC.
-        fingerprint: tells its content from any other, see `landing.fingerprint`; "" in plans of earlier versions.
-
-    """
+    """A change file, by its path below the table's folder, as it was when the batch was planned."""
 
     name: str
     size: int
-    etag: str
-    rows: int
-    modified: str = ""
+    etag: str  # what the store said identifies it; a copy of it has another
+    rows: int  # what its footer said, or its text held
+    modified: str = ""  # ISO 8601, UTC
+    # Tells its content from any other, see `landing.fingerprint`; "" in plans of earlier versions.
     fingerprint: str = ""
 
 
@@ -107,37 +92,27 @@ class Policies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Value):
-    """One batch: consecutive change files, in order, to be applied in one Delta commit, or voided as a whole.
+    """One batch: consecutive change files, in order, to be applied in one Delta commit, or voided as a whole."""
 
-    Attributes:
-        life: the life's uuid.
-        batch: from 1 on.
-        attempt: random, names this plan in `userMetadata`.
-        before: last applied number per partition folder; empty while the life has applied nothing.
-            Files that have no numbers are counted.
-        after: the same once this batch is applied.
-        table_version: the newest Delta version when it was planned, None when there was no table.
-        previous: how batch - 1 ended: applied or void, and its version.
-        listed_at: when the folder was listed, ISO 8601, UTC.
-        seen_until: the same of the plans before, or when the newest of all their files was written: the
-            store's clock may be ahead of ours.
-        unseen_since: when the folder was seen in full last, where only what is new has been looked for since;
-            "" where this plan's listing was full.
-
-    """
-
-    life: str
-    batch: int
-    attempt: str
+    life: str  # the life's uuid
+    batch: int  # from 1 on
+    attempt: str  # random, names this plan in `userMetadata`
     zone: str
     files: tuple[PlannedFile, ...]
+    # Last applied number per partition folder; empty while the life has applied nothing. Files that have no numbers
+    # are counted.
     before: Mapping[str, int]
-    after: Mapping[str, int]
+    after: Mapping[str, int]  # the same once this batch is applied
     policies: Policies
+    # The newest Delta version when it was planned, None when there was no table.
     table_version: int | None
-    previous: Mapping[str, Any] | None
-    listed_at: str
+    previous: Mapping[str, Any] | None  # how batch - 1 ended: applied or void, and its version
+    listed_at: str  # when the folder was listed, ISO 8601, UTC
+    # The same of the plans before, or when the newest of all their files was written: the store's clock may be ahead
+    # of ours.
     seen_until: str = ""
+    # When the folder was seen in full last, where only what is new has been looked for since; "" where this plan's
+    # listing was full.
     unseen_since: str = ""
 
     @staticmethod
@@ -163,34 +138,26 @@ class Plan(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done(Value):
-    """How a batch ended, at which version of the Delta table, and what each stage took in seconds.
+    """How a batch ended, at which version of the Delta table, and what each stage took in seconds."""
 
-    Attributes:
-        outcome: applied, or void: an empty commit has taken the plan's place.
-        columns: the table's columns after it, (name, Spark type).
-        table_bytes: the table's size after it, roughly: it decides only how the next commit is run.
-        kind: adopt, append, matched-only, merge, overwrite or empty.
-        rows: change rows by marker name.
-        cause: what voided it, or an earlier batch: file, etag, error and reason; and `others`, which voided still
-            earlier ones and lie ahead too.
-        doubt: a file that was replaced while the commit itself read it, so that it may be in the table
-            either way; None when nothing casts doubt on it.
-        finished_at: ISO 8601, UTC.
-        keys: what the table's property says of its keys, "" for none; None where nobody has looked.
-
-    """
-
+    # Applied, or void: an empty commit has taken the plan's place.
     outcome: Literal["applied", "void"]
     version: int
     table_id: str | None
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, str], ...]  # the table's columns after it, (name, Spark type)
+    # The table's size after it, roughly: it decides only how the next commit is run.
     table_bytes: int
-    kind: str
-    rows: Mapping[str, int] = field(default_factory=dict)
+    kind: str  # adopt, append, matched-only, merge, overwrite or empty
+    rows: Mapping[str, int] = field(default_factory=dict)  # change rows by marker name
     seconds: Mapping[str, float] = field(default_factory=dict)
+    # What voided it, or an earlier batch: file, etag, error and reason; and `others`, which voided still earlier ones
+    # and lie ahead too.
     cause: Mapping[str, Any] | None = None
+    # A file that was replaced while the commit itself read it, so that it may be in the table either way; None when
+    # nothing casts doubt on it.
     doubt: str | None = None
-    finished_at: str = ""
+    finished_at: str = ""  # ISO 8601, UTC
+    # What the table's property says of its keys, "" for none; None where nobody has looked.
     keys: str | None = None
 
     @staticmethod

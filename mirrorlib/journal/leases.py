@@ -105,12 +105,7 @@ def _is_held(held: dict[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def hold_stream(registry: Registry) -> Iterator[Lease]:
-    """Hold the stream's lease, renewing it from a thread of its own.
-
-    Raises:
-        TableBusyError: another runner holds it.
-
-    """
+    """Hold the stream's lease, renewing it from a thread of its own; `TableBusyError` where another runner holds it."""
     lease = Lease(registry)
     lease.take()
     done = threading.Event()

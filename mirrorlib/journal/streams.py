@@ -28,32 +28,21 @@ def check_start(start: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream(Value):
-    """One consumer's way through one table, since it was registered or rewound; moments are ISO 8601, UTC.
-
-    Attributes:
-        ordinal: 1 when it was registered, one more after each rewind, and when it is dropped and registered again.
-        uuid: random; a receiver that knows it, and a window's number, can tell a repetition.
-        to: the receiver, without passwords.
-        mode: what the receiver makes of changes; "" where there is one way only.
-        net: windows are folded to net changes.
-        start_at: the version after which it begins; None when it begins with a snapshot.
-        table_id: the Delta table's id when it began.
-        on_expired: what happens when changes that it has not read are gone.
-        first_table_id: the Delta table's id when the first stream began; "" where that is *table_id*.
-
-    """
+    """One consumer's way through one table, since it was registered or rewound; moments are ISO 8601, UTC."""
 
     consumer: str
     table: str
+    # 1 when it was registered, one more after each rewind, and when it is dropped and registered again.
     ordinal: int
-    uuid: str
-    to: str
-    mode: str
-    net: bool
-    start_at: int | None
-    table_id: str
-    on_expired: OnExpired
+    uuid: str  # random; a receiver that knows it, and a window's number, can tell a repetition
+    to: str  # the receiver, without passwords
+    mode: str  # what the receiver makes of changes; "" where there is one way only
+    net: bool  # windows are folded to net changes
+    start_at: int | None  # the version after which it begins; None when it begins with a snapshot
+    table_id: str  # the Delta table's id when it began
+    on_expired: OnExpired  # what happens when changes that it has not read are gone
     began_at: str
+    # The Delta table's id when the first stream began; "" where that is *table_id*.
     first_table_id: str = ""
 
     @property
@@ -64,31 +53,19 @@ class Stream(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPlan(Value):
-    """One window: what is delivered as one, whole and once. Written before it is delivered, never changed.
+    """One window: what is delivered as one, whole and once. Written before it is delivered, never changed."""
 
-    Attributes:
-        stream: the stream's uuid.
-        number: from 1 on.
-        attempt: random, names this plan.
-        kind: changes of the versions in (after, until], or all rows as of *until*.
-        reset: the receiver forgets what it has: changes were lost to it, and a snapshot takes their place.
-        after: the last version before it; -1 for a snapshot.
-        until: its last version.
-        until_at: when that version's file was written, ISO 8601, UTC, as is `planned_at`.
-        keys: the table's key columns; empty when it has none.
-
-    """
-
-    stream: str
-    number: int
-    attempt: str
-    kind: Kind
+    stream: str  # the stream's uuid
+    number: int  # from 1 on
+    attempt: str  # random, names this plan
+    kind: Kind  # changes of the versions in (after, until], or all rows as of *until*
+    # The receiver forgets what it has: changes were lost to it, and a snapshot takes their place.
     reset: bool
-    after: int
-    until: int
-    until_at: str
+    after: int  # the last version before it; -1 for a snapshot
+    until: int  # its last version
+    until_at: str  # when that version's file was written, ISO 8601, UTC, as is `planned_at`
     table_id: str
-    keys: tuple[str, ...]
+    keys: tuple[str, ...]  # the table's key columns; empty when it has none
     planned_at: str
 
     @staticmethod
@@ -99,20 +76,15 @@ class WindowPlan(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowDone(Value):
-    """How a window ended, after how many seconds and when, ISO 8601, UTC.
+    """How a window ended, after how many seconds and when, ISO 8601, UTC."""
 
-    Attributes:
-        outcome: delivered, or void: its changes were gone before it could be delivered.
-        rows: how many rows the receiver was given; None where a former runner's delivery was found.
-        given: the number of the last window, up to this one, whose rows the receiver was given, 0 for none; None
-            where earlier versions have not written it down.
-
-    """
-
-    outcome: Outcome
+    outcome: Outcome  # delivered, or void: its changes were gone before it could be delivered
+    # How many rows the receiver was given; None where a former runner's delivery was found.
     rows: int | None
     seconds: float
     finished_at: str
+    # The number of the last window, up to this one, whose rows the receiver was given, 0 for none; None where earlier
+    # versions have not written it down.
     given: int | None = None
 
 

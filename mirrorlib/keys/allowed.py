@@ -33,12 +33,7 @@ def check_keys(
     order_by: str | Sequence[str],
     types: frozenset[str] = _KEY_TYPES,
 ) -> Keys:
-    """Return the keys that are meant; *types* are those that a key column may have.
-
-    Raises:
-        KeysError: a column is missing, named twice or of a type that is not allowed, or parts do not go together.
-
-    """
+    """Return the keys that are meant; *types* are those that a key column may have."""
     double = [name for name, count in Counter(schema.names).items() if count > 1]
     if double:
         msg = "two columns have the same name, so a key could mean either"

@@ -55,12 +55,7 @@ def current_view(df: DataFrame, arrival: str | Sequence[str] = ()) -> DataFrame:
 
 
 def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tuple[str, ...]:
-    """Return all columns that tell which row of a key is newer.
-
-    Raises:
-        KeysError: there are none, one of them is missing, or is of a type that has no order.
-
-    """
+    """Return all columns that tell which row of a key is newer."""
     arrivals = (arrival,) if isinstance(arrival, str) else tuple(arrival)
     order = tuple(dict.fromkeys((*keys.order_by, *arrivals)))
     if not order:
@@ -84,12 +79,7 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
 
 
 def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:
-    """Keep the newest row of each key, tombstones too.
-
-    Raises:
-        KeysError: a column has the name of the one that is needed meanwhile.
-
-    """
+    """Keep the newest row of each key, tombstones too."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

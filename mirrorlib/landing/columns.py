@@ -28,44 +28,28 @@ MARKER_NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete", UPSERT: "u
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileColumn:
-    """One data column of a change file.
+    """One data column of a change file."""
 
-    Attributes:
-        name: as the file spells it.
-        stored: the Arrow type that pyarrow reads.
-        type: the mirror type; `pa.null()` when the file does not say.
-        native: Spark's own Parquet reader gives the same values for it, but where it is moved.
-        moved: its old values are counted in Spark's old calendar, which Spark's reader alone moves to today's.
-        given: every row's value, when a partition folder states it and the file does not; else None.
-
-    """
-
-    name: str
-    stored: pa.DataType
-    type: pa.DataType
-    native: bool
+    name: str  # as the file spells it
+    stored: pa.DataType  # the Arrow type that pyarrow reads
+    type: pa.DataType  # the mirror type; `pa.null()` when the file does not say
+    native: bool  # Spark's own Parquet reader gives the same values for it, but where it is moved
+    # Its old values are counted in Spark's old calendar, which Spark's reader alone moves to today's.
     moved: bool = False
+    # Every row's value, when a partition folder states it and the file does not; else None.
     given: pa.Scalar | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSchema:
-    """What a footer or a header says of a file.
+    """What a footer or a header says of a file."""
 
-    Attributes:
-        columns: its data columns, in file order.
-        marker: the marker column's name, None without one.
-        rows: how many there are; -1 while nobody knows, as text has no footer.
-        decoded_bytes: their size in memory, at least; -1 while nobody knows.
-        undeclared: data columns of delimited text that `SchemaDefinition` does not list.
-
-    """
-
-    columns: tuple[FileColumn, ...]
-    marker: str | None
+    columns: tuple[FileColumn, ...]  # its data columns, in file order
+    marker: str | None  # the marker column's name, None without one
     marker_type: pa.DataType | None
-    rows: int = -1
-    decoded_bytes: int = -1
+    rows: int = -1  # how many there are; -1 while nobody knows, as text has no footer
+    decoded_bytes: int = -1  # their size in memory, at least; -1 while nobody knows
+    # Data columns of delimited text that `SchemaDefinition` does not list.
     undeclared: tuple[str, ...] = ()
 
     @property
@@ -84,12 +68,7 @@ class FileSchema:
 
 
 def split_marker(names: Iterable[str], *, table: str, file: str) -> tuple[list[str], str | None]:
-    """Tell a file's data columns from its marker, None without one; both can be carried to a Delta table.
-
-    Raises:
-        SchemaError: there are two markers, or a name is refused by `check_names`.
-
-    """
+    """Tell a file's data columns from its marker, None without one; both can be carried to a Delta table."""
     data: list[str] = []
     markers: list[str] = []
     for name in names:
@@ -102,12 +81,7 @@ def split_marker(names: Iterable[str], *, table: str, file: str) -> tuple[list[s
 
 
 def check_names(names: Sequence[str], *, table: str, file: str) -> None:
-    """See that a file's data columns can be carried to a Delta table.
-
-    Raises:
-        SchemaError: a name is missing, reserved, given twice or cannot be written.
-
-    """
+    """See that a file's data columns can be carried to a Delta table."""
     step = "Rename the column at its publisher."
     if len(names) > MOST_COLUMNS:
         msg, found = f"the file has more than {MOST_COLUMNS:,} columns", f"{len(names):,}"

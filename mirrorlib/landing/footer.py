@@ -6,10 +6,9 @@ Also whose calendar its old dates are of.
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,9 +19,7 @@ from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.metadata.declared import TEXT_ENDINGS
 from mirrorlib.landing.parquet import check_rows, open_parquet, row_bytes
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, mirror_type
-
-if TYPE_CHECKING:
-    from mirrorlib.store import StoredFile
+from mirrorlib.store import LentFile, StoredFile
 
 Counted = Literal["datetime", "int96"]  # the two ways in which Spark writes dates and moments
 WRITER = b"org.apache.spark.version"
@@ -40,13 +37,7 @@ _END_OF = "end"
 
 
 def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolicy) -> FileSchema:
-    """Read what the footer of a Parquet file says about its columns.
-
-    Raises:
-        ChangeFileError: the file is empty, cut short or not Parquet.
-        SchemaError: a column's name or type cannot be mirrored.
-
-    """
+    """Read what the footer of a Parquet file says about its columns."""
     arrow, metadata = _open_parquet(source, file, table)
     leaves = (metadata.schema.column(i) for i in range(len(metadata.schema)))
     physical = {leaf.path: leaf.physical_type for leaf in leaves}
@@ -165,35 +156,19 @@ def same_kind(handle: BinaryIO, size: int, fingerprint: str) -> str:
     return end_of(handle, size) if at_end else Hashing(handle).finish()
 
 
-class Hashing(io.RawIOBase):
+class Hashing(LentFile):
     """A file that is hashed while it is read; whoever reads may go back, and is not counted twice."""
 
     def __init__(self, file: BinaryIO) -> None:
         """Take the open file, which is left open."""
-        self._file = file
+        super().__init__(file)
         self._digest = hashlib.blake2b(digest_size=16)
         self._hashed = 0
 
-    def readable(self) -> bool:
-        """Say that it can be read."""
-        return True
-
-    def seekable(self) -> bool:
-        """Say that readers may go back."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go to a place."""
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        """Return the place."""
-        return self._file.tell()
-
     def read(self, size: int = -1, /) -> bytes:
         """Read on, and hash what has not been read before."""
-        start = self._file.tell()
-        data = bytes(self._file.read(size))
+        start = self.tell()
+        data = super().read(size)
         new = self._hashed - start
         if 0 <= new < len(data):
             self._digest.update(memoryview(data)[new:])
@@ -202,7 +177,7 @@ class Hashing(io.RawIOBase):
 
     def finish(self) -> str:
         """Read what is left, and return the fingerprint."""
-        self._file.seek(self._hashed)
+        self.seek(self._hashed)
         while self.read(_BLOCK):
             pass
         return f"whole:{self._digest.hexdigest()}"

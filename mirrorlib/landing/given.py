@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.columns import FileColumn, FileSchema, check_names
-from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.values import STRING, read_values, shape_of
 from mirrorlib.landing.types import NtzPolicy
 from mirrorlib.names import partition_values
@@ -24,10 +24,6 @@ def add_given(
     """Add the columns that a file's partition folders state and the file lacks.
 
     *file* is its name below its table's folder; *dialect* is None where the table's files are no text.
-
-    Raises:
-        SchemaError: such a column's name cannot be mirrored, or its value is not of its declared type.
-
     """
     values = partition_values(file)
     lacking = {name: value for name, value in values.items() if schema.column(name) is None}

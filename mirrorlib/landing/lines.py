@@ -108,17 +108,11 @@ class _Kinds:
 def read_line_schema(
     handle: BinaryIO, file: StoredFile, *, table: str, block_bytes: int = BLOCK_BYTES
 ) -> FileSchema:
-    """Read a file to its end for its columns, in the order in which they come, their types, and its rows.
-
-    Raises:
-        ChangeFileError: it is empty, cut short, or a line is no JSON object.
-        SchemaError: a column's name cannot be mirrored.
-
-    """
+    """Read a file to its end for its columns, in the order in which they come, their types, and its rows."""
     origin = Origin(table, file.name)
     kinds: dict[str, _Kinds] = {}
     rows = 0
-    for piece in _iter_objects(handle, file, origin, block_bytes, once=True):
+    for piece in _iter_objects(handle, origin, block_bytes, once=True):
         for name in dict.fromkeys(name for row in piece.rows for name in row):
             values = piece.values(name)
             _check_values(piece, name, values, origin)
@@ -148,16 +142,11 @@ def iter_line_tables(
     """Give a file's rows, as *schema* types them; a file without lines gives one empty table.
 
     The handle is left open; *block_bytes*, how much is read at a time, changes nothing but memory and speed.
-
-    Raises:
-        ChangeFileError: as `read_line_schema`.
-        FileChangedError: the values are others than *schema* says.
-
     """
     origin = Origin(table, file.name)
     types = pa.schema([(column.name, column.type) for column in schema.columns])
     some = False
-    for piece in _iter_objects(handle, file, origin, block_bytes, once=False):
+    for piece in _iter_objects(handle, origin, block_bytes, once=False):
         some = True
         try:
             columns = [_array(piece.values(field.name), field.type) for field in types]
@@ -198,12 +187,7 @@ def _check_values(piece: _Objects, name: str, values: list[Any], origin: Origin)
 
 
 def _json_text(value: object) -> str:
-    """Write a value as JSON, however deep it is nested.
-
-    Raises:
-        ValueError: a number in it is beyond the range of a double.
-
-    """
+    """Write a value as JSON, however deep; raises `ValueError` for a number in it beyond the range of a double."""
     written: list[str] = []
     waiting = [value]
     while waiting:
@@ -233,12 +217,9 @@ def _pieces(value: list[Any] | dict[str, Any]) -> list[Any]:
 
 
 def _iter_objects(
-    handle: BinaryIO, file: StoredFile, origin: Origin, block_bytes: int, *, once: bool
+    handle: BinaryIO, origin: Origin, block_bytes: int, *, once: bool
 ) -> Iterator[_Objects]:
     """Give the objects of a file, a block of lines at a time; *once* sees that none says one thing twice."""
-    if file.size == 0:
-        msg = "the change file has no bytes; it may be an upload under way"
-        raise origin.fault(msg, found="0 bytes")
     decoder = json.JSONDecoder(
         object_pairs_hook=_object if once else None,
         parse_float=_Number,

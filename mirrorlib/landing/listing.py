@@ -36,51 +36,33 @@ from mirrorlib.store import Store, StoredFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFolder:
-    """One source table of the zone.
-
-    Attributes:
-        refusal: why this table cannot be mirrored at all, None when it can.
-        unlisted: it stands for all tables of a schema folder that could not be listed.
-
-    """
+    """One source table of the zone."""
 
     name: TableName
     path: str
-    refusal: MirrorError | None = None
-    unlisted: bool = False
+    refusal: MirrorError | None = None  # why this table cannot be mirrored at all, None when it can
+    unlisted: bool = False  # it stands for all tables of a schema folder that could not be listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderContent:
-    """What a table folder shows at one moment, in no order yet.
+    """What a table folder shows at one moment, in no order yet."""
 
-    Attributes:
-        metadata: `_metadata.json`, None when it is absent.
-        files: everything else that the format does not ignore.
-        folders: the folders in it that were not looked into.
-        links: the folders in it that are links; in a plain folder, the links at every level.
-
-    """
-
-    metadata: StoredFile | None
-    files: tuple[StoredFile, ...]
-    folders: tuple[str, ...] = ()
+    metadata: StoredFile | None  # `_metadata.json`, None when it is absent
+    files: tuple[StoredFile, ...]  # everything else that the format does not ignore
+    folders: tuple[str, ...] = ()  # the folders in it that were not looked into
+    # The folders in it that are links; in a plain folder, the links at every level.
     links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedFiles:
-    """What has been applied of a table whose files have no numbers.
+    """What has been applied of a table whose files have no numbers."""
 
-    Attributes:
-        etags: what identified each file's content when it was applied, by name; "" where nobody can tell.
-        count: how many there are, files that are gone included.
-
-    """
-
+    # What identified each file's content when it was applied, by name; "" where nobody can tell.
     etags: Mapping[str, str]
     newest: datetime | None
-    count: int
+    count: int  # how many there are, files that are gone included
 
 
 NOTHING_APPLIED = AppliedFiles(etags={}, newest=None, count=0)
@@ -88,29 +70,21 @@ NOTHING_APPLIED = AppliedFiles(etags={}, newest=None, count=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderListing:
-    """A table folder's change files in the order in which they count.
+    """A table folder's change files in the order in which they count."""
 
-    Attributes:
-        partitions: change files by partition folder (`WHOLE_FOLDER` for a table without), then by
-            number, ascending. Files without numbers are in one partition and are given some: those that
-            have been applied up to `Applied.count`, the others from there on.
-        foreign: names that are neither ignored nor change files.
-        doubled: the numbers that two files carry, by the name of the one that was written first; the
-            others are foreign.
-        changed: files without numbers whose content is no longer what was applied.
-        unread: the folders whose files do not count, but for those that the format ignores.
-        late: how many files without numbers were written before one that has been applied.
-        by_time: the numbers are given, so that none can be missing.
-
-    """
-
+    # Change files by partition folder (`WHOLE_FOLDER` for a table without), then by number, ascending. Files without
+    # numbers are in one partition and are given some: those that have been applied up to `Applied.count`, the others
+    # from there on.
     partitions: Mapping[str, Mapping[int, StoredFile]]
-    foreign: tuple[str, ...]
+    foreign: tuple[str, ...]  # names that are neither ignored nor change files
+    # The numbers that two files carry, by the name of the one that was written first; the others are foreign.
     doubled: Mapping[str, ChangeFileError] = field(default_factory=dict)
+    # Files without numbers whose content is no longer what was applied.
     changed: tuple[str, ...] = ()
+    # The folders whose files do not count, but for those that the format ignores.
     unread: tuple[str, ...] = ()
-    late: int = 0
-    by_time: bool = False
+    late: int = 0  # how many files without numbers were written before one that has been applied
+    by_time: bool = False  # the numbers are given, so that none can be missing
 
     @property
     def count(self) -> int:
@@ -122,11 +96,6 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
     """Find the table folders: `<schema>.schema/<table>` and `<table>`, sorted by name.
 
     A schema folder that cannot be listed is one refused table, `<schema>/*`; the others are found all the same.
-
-    Raises:
-        LandingZoneError: there is no such folder.
-        StoreError: the zone itself cannot be listed.
-
     """
     top = zone.list_folder("")
     if top is None:
@@ -226,10 +195,7 @@ def see_inside(
 def order_by_number(
     seen: FolderContent, table: str, extensions: Collection[str] | None = None
 ) -> FolderListing:
-    """Order files by the numbers that their names are (SequentialFileName).
-
-    *extensions* are those of change files, in lower case; None while nobody has said which.
-    """
+    """Order files by the numbers that their names are; *extensions* are those of change files, None while not known."""
     partitions: dict[str, dict[int, StoredFile]] = {}
     foreign: list[str] = []
     twins: dict[tuple[str, int], list[StoredFile]] = {}

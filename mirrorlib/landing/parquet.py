@@ -25,12 +25,8 @@ def open_parquet(
 ) -> pq.ParquetFile:
     """Open a Parquet file; INT96 is read to the microsecond, which holds the years 1 to 9999.
 
-    Columns are read *buffer* bytes at a time; 0 reads a row group's column at once. *packed* are columns that
-    stay dictionaries: a value that all rows share takes its memory once.
-
-    Raises:
-        pa.ArrowInvalid: it is not whole Parquet.
-
+    Columns are read *buffer* bytes at a time; 0 reads a row group's column at once. *packed* are columns that stay
+    dictionaries: a value that all rows share takes its memory once. Raises `pa.ArrowInvalid` where it is not whole.
     """
     try:
         return pq.ParquetFile(
@@ -49,11 +45,7 @@ def iter_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Decode a file, or some of its columns, so many rows at a time as fit into memory however wide they are.
 
-    Where no column is asked for, nothing comes.
-
-    Raises:
-        pa.ArrowException, OSError: a page is damaged.
-
+    Where no column is asked for, nothing comes. Raises `pa.ArrowException` or `OSError` where a page is damaged.
     """
     if columns is not None and not columns:
         return
@@ -71,12 +63,7 @@ def iter_batches(
 
 
 def check_rows(metadata: pq.FileMetaData) -> None:
-    """See that no rows are larger than what a process is meant to hold, however well they are packed.
-
-    Raises:
-        pa.ArrowInvalid: some are.
-
-    """
+    """Raise `pa.ArrowInvalid` where a row is larger than what a process is meant to hold, however well it is packed."""
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     largest = max((one.total_byte_size // max(one.num_rows, 1) for one in groups), default=0)
     if largest > LONGEST_ROW:

@@ -43,20 +43,12 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Onward:
-    """What is looked for in a table folder.
+    """What is looked for in a table folder."""
 
-    Attributes:
-        anchors: the newest applied file of each partition folder.
-        extensions: what a change file's name may end in.
-        partitioned: whether there may be partition folders.
-        most: how many files are enough; None is all that have come.
-
-    """
-
-    anchors: Mapping[str, Anchor]
-    extensions: Sequence[str]
-    partitioned: bool = False
-    most: int | None = None
+    anchors: Mapping[str, Anchor]  # the newest applied file of each partition folder
+    extensions: Sequence[str]  # what a change file's name may end in
+    partitioned: bool = False  # whether there may be partition folders
+    most: int | None = None  # how many files are enough; None is all that have come
 
 
 class _Unclear(Exception):  # noqa: N818  # no error: a full listing tells

@@ -24,12 +24,7 @@ from mirrorlib.landing.types import (
 
 
 def canonical_values(values: pa.ChunkedArray, kind: pa.DataType, ntz: NtzPolicy) -> pa.ChunkedArray:
-    """Cast what pyarrow read to its mirror type *kind*.
-
-    Raises:
-        pa.ArrowInvalid: a value has no place in it (a timestamp finer than a microsecond).
-
-    """
+    """Cast what pyarrow read to its mirror type; raises `pa.ArrowInvalid` for a timestamp finer than a microsecond."""
     stored = values.type
     if stored == kind:
         return values
@@ -50,12 +45,7 @@ def canonical_values(values: pa.ChunkedArray, kind: pa.DataType, ntz: NtzPolicy)
 
 
 def fit_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-    """Cast mirror values to a table's type, value by value without loss.
-
-    Raises:
-        pa.ArrowInvalid: some value does not survive; `first_misfit` finds it.
-
-    """
+    """Cast mirror values to a table's type without loss, or raise `pa.ArrowInvalid`: `first_misfit` finds the value."""
     if values.type == target:
         return values
     if values.null_count == len(values):
@@ -87,10 +77,7 @@ def split_misfits(
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """Tell the values that `fit_values` takes from those that it refuses.
 
-    Returns:
-        the fitting values in the table's type, and the others as they are; each is NULL where the
-        other has a value.
-
+    The fitting ones come in the table's type, the others as they are; each is NULL where the other has a value.
     """
     try:
         return fit_values(values, target), _nothing(values, values.type)

@@ -50,11 +50,6 @@ def run_demo(folder: str | Path) -> None:
     """Publish real data in *folder*, apply it, change a few rows, apply those; tell what happened.
 
     A folder that an earlier demo made is begun anew; any other that is not empty is refused.
-
-    Raises:
-        MirrorError: the folder is in use, Spark cannot be started, or the result is not what it has
-            to be.
-
     """
     began = time.perf_counter()
     zone, target = _begin(Path(folder))

@@ -110,12 +110,7 @@ def has_spark() -> bool:
 
 
 def refuse_passing_catalog(spark: SparkSession, catalog: str) -> None:
-    """See that a catalog outlives a session that ends with its process.
-
-    Raises:
-        LandingZoneError: the session's own one is in memory, or it has none of that name.
-
-    """
+    """See that a catalog outlives a session that ends with its process."""
     if catalog.lower() == _SESSION_CATALOG:
         lasts = spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory"
         msg = "the Spark that is started on this machine keeps its catalog in memory, and forgets it when it ends"

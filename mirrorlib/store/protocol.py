@@ -24,24 +24,15 @@ _LONGEST = 400  # characters: what was asked of whom, how often, and the answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A file as a listing shows it.
+    """A file as a listing shows it."""
 
-    Attributes:
-        path: relative to the store's root.
-        size: bytes.
-        modified: aware UTC.
-        etag: what the store says identifies this content; changes when the file is replaced.
-        below: the path below its table's folder, where that is more than one segment.
-        placed: when it came to its place, aware UTC, where that is told apart from when it was written: a file that
-            is moved or copied on a disk keeps its time.
-
-    """
-
-    path: str
-    size: int
-    modified: datetime
-    etag: str
-    below: str = ""
+    path: str  # relative to the store's root
+    size: int  # bytes
+    modified: datetime  # aware UTC
+    etag: str  # what the store says identifies this content; changes when the file is replaced
+    below: str = ""  # the path below its table's folder, where that is more than one segment
+    # When it came to its place, aware UTC, where that is told apart from when it was written: a file that is moved or
+    # copied on a disk keeps its time.
     placed: datetime | None = None
 
     @property
@@ -178,14 +169,39 @@ def translated_file(file: BinaryIO, verb: Literal["read", "write"], place: objec
     return cast("BinaryIO", _TranslatedFile(file, verb, place))
 
 
-class _TranslatedFile(io.RawIOBase):
-    """A file whose calls fail as the store's own do: a lost connection is no damaged file.
+class LentFile(io.RawIOBase):
+    """A file that has what pyarrow asks for, and that its reader does not close: it is the caller's."""
 
-    And one that has what pyarrow asks for, which obstore's own lack.
-    """
+    def __init__(self, file: BinaryIO) -> None:
+        """Take the open file."""
+        self._file = file
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Say that readers may go back."""
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read on."""
+        return bytes(self._file.read() if size < 0 else self._file.read(size))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Go to a place."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Return the place."""
+        return self._file.tell()
+
+
+class _TranslatedFile(LentFile):
+    """A file whose calls fail as the store's own do: a lost connection is no damaged file."""
 
     def __init__(self, file: BinaryIO, verb: Literal["read", "write"], place: object) -> None:
-        self._file = file
+        super().__init__(file)
         self._verb = verb
         self._place = place
 
@@ -200,14 +216,11 @@ class _TranslatedFile(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         with translated(self._verb, self._place):
-            return bytes(self._file.read() if size < 0 else self._file.read(size))
+            return super().read(size)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         with translated(self._verb, self._place):
-            return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
+            return super().seek(offset, whence)
 
     def write(self, data: Buffer, /) -> int:
         with translated(self._verb, self._place):

@@ -19,27 +19,15 @@ _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}  # two names of one store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where the tables of a zone go.
+    """Where the tables of a zone go."""
 
-    Attributes:
-        place: a root path or URL; with a catalog, the schema's name.
-        catalog: the Spark catalog, None for tables by path.
-        state: the state folder's path or URL.
-
-    """
-
-    place: str
-    catalog: str | None
-    state: str
+    place: str  # a root path or URL; with a catalog, the schema's name
+    catalog: str | None  # the Spark catalog, None for tables by path
+    state: str  # the state folder's path or URL
 
     @classmethod
     def of(cls, place: PathOrUrl, *, catalog: str | None, state: PathOrUrl | None) -> Target:
-        """Settle where the state lies: beside the tables, or where the caller says.
-
-        Raises:
-            LandingZoneError: a catalog's schema has no place for the state and none is given.
-
-        """
+        """Settle where the state lies: beside the tables, or where the caller says."""
         if catalog is not None and state is None:
             msg = "a catalog's schema has no folder for the journal"
             raise LandingZoneError(msg, next_step="Say where the journal lives, with --state PATH.")

@@ -29,12 +29,7 @@ def is_volume(url: str) -> bool:
 
 
 def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
-    """Open a folder of a volume.
-
-    Raises:
-        StoreError: databricks-sdk is not installed, or finds no credentials.
-
-    """
+    """Open a folder of a volume."""
     try:
         from databricks.sdk import WorkspaceClient
     except ImportError as exc:

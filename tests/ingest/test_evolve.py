@@ -15,7 +15,7 @@ from mirrorlib.ingest.batch.evolve import growth_of
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files, rows_of
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.journal.entries import Policies
-from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.names import sequence_number
 from mirrorlib.store import open_store
 

@@ -23,7 +23,7 @@ from mirrorlib.ingest.rows.read import (
 )
 from mirrorlib.journal.entries import Policies
 from mirrorlib.landing import parquet
-from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.store import StoredFile, open_store
 from tests.zones import marker_array
 

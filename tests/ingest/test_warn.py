@@ -12,7 +12,7 @@ from mirrorlib.ingest.batch.open_batch import prepare_files
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.journal.entries import Policies
-from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.metadata.declared import DefinedColumn
 from mirrorlib.store import open_store
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
-from mirrorlib.landing.delimited import Dialect, iter_tables, read_header
+from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.tables import iter_tables, read_header
 from mirrorlib.store import open_store
 from texts import dialect, header, listed, refusal, rows, tables
 

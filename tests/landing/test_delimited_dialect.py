@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mirrorlib.errors import MetadataError
-from mirrorlib.landing.delimited import Dialect, dialect_of
+from mirrorlib.landing.delimited.dialect import Dialect, dialect_of
 from mirrorlib.landing.metadata.reading import parse_metadata
 
 CORRECT = "Correct _metadata.json; the next run reads it again."

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from mirrorlib.errors import StoreError
-from mirrorlib.landing.delimited import dialect_of, read_header
+from mirrorlib.landing.delimited.dialect import dialect_of
+from mirrorlib.landing.delimited.tables import read_header
 from mirrorlib.landing.metadata.reading import parse_metadata
 from texts import dialect, listed, refusal, rows
 

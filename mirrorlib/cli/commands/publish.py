@@ -68,12 +68,7 @@ class PublishReport(Report):
 
 
 def publish_files(arguments: argparse.Namespace) -> PublishReport:
-    """Publish file by file; the first error ends it.
-
-    Raises:
-        MirrorError: nothing was published.
-
-    """
+    """Publish file by file; the first error ends it."""
     from mirrorlib.landing.publish.writer import LandingZoneWriter
 
     files = arguments.files

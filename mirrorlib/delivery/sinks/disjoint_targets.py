@@ -17,13 +17,7 @@ from mirrorlib.store.volumes import is_volume
 
 
 def check_disjoint(to: str, target: str | None) -> None:
-    """See that nothing is delivered to where tables lie: their VACUUM, or the next run, would take it.
-
-    Args:
-        to: a receiver's URL.
-        target: root path or URL of the tables; None for those of a catalog.
-
-    """
+    """See that nothing is delivered to where tables lie, a catalog's apart: VACUUM, or the next run, would take it."""
     kind, address = to.partition(":")[0], _folder_of(to)
     if not address or is_volume(address):  # no table can be in a volume
         return

@@ -13,12 +13,7 @@ from mirrorlib.identifiers import fold_name
 
 
 def check_renamed(gone: Sequence[str], new: Iterable[str], table: str, step: str) -> None:
-    """Refuse a window with which columns have gone, and new ones come: one may have been renamed.
-
-    Raises:
-        SchemaError: so it is; *step* says how a snapshot is asked for.
-
-    """
+    """Refuse a window with which columns have gone, and new ones come: one may have been renamed."""
     came = list(new)
     if gone and came:
         msg = "columns went and came at once, so one may have been renamed, and its values are not told"
@@ -35,16 +30,7 @@ def check_physical(
 ) -> None:
     """See that every name stands for the physical column that it stood for, as far as *was* knows it.
 
-    Args:
-        was: with the last window.
-        now: with this one.
-        table: the source.
-        step: how a snapshot is asked for.
-        renewed: what physical columns have become that were written again in another type, with all their values.
-
-    Raises:
-        SchemaError: a column was dropped and added again, or columns have exchanged their names.
-
+    *renewed* is what physical columns have become that were written again in another type, with all their values.
     """
     before = {fold_name(name): physical for name, physical in was.items()}
     others = [

@@ -43,37 +43,24 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(slots=True, kw_only=True)
 class Reach:
-    """How the rows of a source reach the result.
+    """How the rows of a source reach the result."""
 
-    Attributes:
-        columns: key columns of the source, and which columns of the result have their values.
-        by_row: every row is transformed by itself.
-        own: every row of the result has the key of a row of the source, so that fewer rows make fewer.
-        why: what does not work by key; "" where everything does.
-
-    """
-
+    # Key columns of the source, and which columns of the result have their values.
     columns: Mapping[str, str] = field(default_factory=dict)
-    by_row: bool = True
+    by_row: bool = True  # every row is transformed by itself
+    # Every row of the result has the key of a row of the source, so that fewer rows make fewer.
     own: bool = True
-    why: str = ""
+    why: str = ""  # what does not work by key; "" where everything does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanShape:
-    """What a transformation does, as far as its plan shows.
+    """What a transformation does, as far as its plan shows."""
 
-    Attributes:
-        fingerprint: the same for the same transformation; "" where it cannot be read.
-        reaches: how each source reaches the result.
-        why: why nothing of it may be left undone; "" where something may.
-        moves: why it may give something else though no source has a new version; "" where it gives the same.
-
-    """
-
-    fingerprint: str
-    reaches: tuple[Reach, ...] = ()
-    why: str = ""
+    fingerprint: str  # the same for the same transformation; "" where it cannot be read
+    reaches: tuple[Reach, ...] = ()  # how each source reaches the result
+    why: str = ""  # why nothing of it may be left undone; "" where something may
+    # Why it may give something else though no source has a new version; "" where it gives the same.
     moves: str = ""
 
 

@@ -46,9 +46,7 @@ _WRITTEN = {"SQL": "query", "ExpressionString": "expression"}
 def hash_plan(result: DataFrame, root: Node, markers: Sequence[str]) -> str:
     """Hash a plan as it would be on any other rows: numbers by the order in which they come.
 
-    Raises:
-        UnreadablePlanError: columns cannot be told apart, or Spark cannot write the plan down.
-
+    Raises `UnreadablePlanError` where columns cannot be told apart, or Spark cannot write the plan down.
     """
     numbers: dict[str, str] = {}
     given = _given(root)

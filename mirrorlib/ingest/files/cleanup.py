@@ -14,18 +14,15 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.files.plan import changed_files, placed_files
 from mirrorlib.ingest.files.source_identity import goes_on
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.options import RETENTION, Cleanup
+from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry
 from mirrorlib.store import Store, StoredFile
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.work import Work
 
 PLACES: dict[Cleanup, str] = {"move": "_ProcessedFiles", "delete": "_FilesReadyToDelete"}
 _LOG = logging.getLogger(__name__)

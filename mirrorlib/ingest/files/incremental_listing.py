@@ -13,8 +13,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.options import Options, read_interval
 from mirrorlib.journal.entries import Entry, PlannedFile
 from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
@@ -29,34 +30,22 @@ from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
 from mirrorlib.names import partition_of, sequence_number
 from mirrorlib.store import Store, StoredFile
 
-if TYPE_CHECKING:
-    from mirrorlib.ingest.files.history import History
-
 PAGE = 1000  # names in one page of a listing: a folder of no more costs one request to list in full
 MOST_SHORT = 7  # looks in a row from a name on, where names have no numbers; Auto Loader's count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """What the last full listing of a folder, *at* a moment in UTC, leaves to the next looks.
-
-    Attributes:
-        batch: the newest one then, or after the short looks since; another one means that a run has ended
-            without a word.
-        metadata: a digest of `_metadata.json`.
-        anchors: the newest applied file of each partition folder.
-        short: short looks since then, where names have no numbers.
-        warnings: what it has shown and short looks do not.
-
-    """
+    """What the last full listing of a folder, *at* a moment in UTC, leaves to the next looks."""
 
     zone: str
     at: str
+    # The newest one then, or after the short looks since; another one means that a run has ended without a word.
     batch: int
-    metadata: str
-    anchors: Mapping[str, Anchor]
-    short: int
-    warnings: tuple[str, ...]
+    metadata: str  # a digest of `_metadata.json`
+    anchors: Mapping[str, Anchor]  # the newest applied file of each partition folder
+    short: int  # short looks since then, where names have no numbers
+    warnings: tuple[str, ...]  # what it has shown and short looks do not
 
 
 def read_listed(word: Mapping[str, Any]) -> Listed | None:

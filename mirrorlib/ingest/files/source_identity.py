@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
@@ -16,15 +15,13 @@ from mirrorlib.ingest.files.continued_life import applied_entries
 from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, policies_of
 from mirrorlib.ingest.rows.decode import count_rows
+from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile
 from mirrorlib.landing.footer import same_kind
 from mirrorlib.landing.metadata.declared import DETECTION_NAMES, TableMetadata
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import StoredFile, open_store
 from mirrorlib.store.target import settled
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.work import Work
 
 _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
 
@@ -36,14 +33,7 @@ def check_same_zone(
 
     Where none of the newest batch is there to prove it, the caller has to say that the zone has moved. A plain
     folder's files are other ones under another root, unless he says so. *proven* is what `proof_of` has told a
-    run before: nothing is read again.
-
-    Returns:
-        warnings.
-
-    Raises:
-        FileChangedError: a file that would be passed over holds something else than what was applied.
-        JournalError: nothing proves that it is the same zone.
+    run before: nothing is read again. Returns warnings.
 
     """
     zone, history, moved_from = work.source.zone.url, view.history, work.options.moved_from
@@ -88,12 +78,9 @@ def _prove_passed(
 ) -> tuple[bool, int]:
     """Compare files with the plans that have applied what was there under their names, the newest first.
 
-    *roots* is where a plain folder's plans have found them; empty where names alone tell files.
-
-    Returns:
-        whether some file of the newest applied batch is there, as it was applied or, without a fingerprint, as far
-        as size and rows tell; and how many were applied by an earlier version, which kept no fingerprint.
-
+    *roots* is where a plain folder's plans have found them; empty where names alone tell files. Returns whether some
+    file of the newest applied batch is there, as it was applied or, without a fingerprint, as far as size and rows
+    tell; and how many were applied by an earlier version, which kept no fingerprint.
     """
     waiting = {file.name: file for file in files}
     newest, unproven = None, 0
@@ -252,12 +239,8 @@ def judge_changes(
 ) -> str:
     """Show what looks as if the source had started over, given the files that have changed; "" when nothing does.
 
-    A re-upload beside a cleaner looks the same, so the owner decides.
-
-    Raises:
-        FileChangedError: a file of the newest batch holds something else now: its rows would be passed over. In a
-            plain folder it is one that was overwritten, which is told.
-
+    A re-upload beside a cleaner looks the same, so the owner decides. A file of the newest batch that holds something
+    else now is refused, as its rows would be passed over; in a plain folder it was overwritten, which is told.
     """
     if entry is None or not changed:
         return ""

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import first_few
+from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing
 from mirrorlib.ingest.files.plan import Watched
 from mirrorlib.ingest.options import Options
 from mirrorlib.journal.entries import Policies, now
-from mirrorlib.landing.delimited import Dialect, dialect_of
+from mirrorlib.landing.delimited.dialect import Dialect, dialect_of
 from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
     FolderContent,
@@ -44,10 +44,6 @@ from mirrorlib.landing.plain import (
 from mirrorlib.names import extension_of, plain_name, sequence_number
 from mirrorlib.store import Store
 
-if TYPE_CHECKING:
-    from mirrorlib.ingest.files.history import History
-
-
 _UNHEEDED = (
     "ConditionalUpdateColumn is not honoured: changes apply in file order. "
     "Ask for it with --conditional-updates."
@@ -56,30 +52,21 @@ _UNHEEDED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedFolder:
-    """A table folder at one moment.
-
-    Attributes:
-        metadata: what its publisher states; None while `_metadata.json` is absent.
-        dialect: how its text is written; None when its files are Parquet.
-        listed_at: a moment just before it was listed, ISO 8601, UTC.
-        metadata_written: when `_metadata.json` was written last.
-        watched: a file that an earlier run has left because it may have been an upload under way.
-        passed: how many files are passed over, as they were there when the table was first seen.
-        emptied: there is no file, and some were applied: its publisher has cleaned up.
-        partial: only what has come since the last look was looked for.
-
-    """
+    """A table folder at one moment."""
 
     listing: FolderListing
+    # What its publisher states; None while `_metadata.json` is absent.
     metadata: TableMetadata | None
-    dialect: Dialect | None = None
+    dialect: Dialect | None = None  # how its text is written; None when its files are Parquet
     warnings: tuple[str, ...]
-    listed_at: str
-    metadata_written: datetime | None = None
+    listed_at: str  # a moment just before it was listed, ISO 8601, UTC
+    metadata_written: datetime | None = None  # when `_metadata.json` was written last
+    # A file that an earlier run has left because it may have been an upload under way.
     watched: Watched | None = None
-    partial: bool = False
+    partial: bool = False  # only what has come since the last look was looked for
+    # How many files are passed over, as they were there when the table was first seen.
     passed: int = 0
-    emptied: bool = False
+    emptied: bool = False  # there is no file, and some were applied: its publisher has cleaned up
 
     @property
     def plain(self) -> bool:
@@ -134,11 +121,6 @@ def open_folder(
 
     Without *history*, files without numbers are all new; without *incremental*, the listing is full; without
     *options*, a folder without metadata is read as it was until now.
-
-    Raises:
-        MetadataError: the metadata cannot be understood.
-        JournalError: what has been applied cannot be read.
-
     """
     table = str(folder.name)
     listed_at = now()

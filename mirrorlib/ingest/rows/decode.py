@@ -17,7 +17,8 @@ import pyarrow as pa
 from mirrorlib.errors import ChangeFileError, MetadataError, SchemaError, first_line
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.landing.columns import FileSchema
-from mirrorlib.landing.delimited import Dialect, iter_tables, read_header
+from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.tables import iter_tables, read_header
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.given import add_given
 from mirrorlib.landing.lines import iter_line_tables, read_line_schema

@@ -31,7 +31,7 @@ from mirrorlib.landing.columns import (
     missing_in,
     show_marker,
 )
-from mirrorlib.landing.delimited import line_of
+from mirrorlib.landing.delimited.tables import line_of
 from mirrorlib.names import find_key
 from mirrorlib.store import StoredFile
 

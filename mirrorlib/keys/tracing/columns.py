@@ -20,20 +20,12 @@ _PROJECTS = frozenset({"Project", "Aggregate"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked:
-    """A place in the plan that has a mark, and the way from there to its end, or to the expression that looks into it.
+    """A place in the plan that has a mark, and the way from there to its end, or to the expression that reads it."""
 
-    Attributes:
-        id: what stands behind the mark's prefix: of keys, their declaration's.
-        node: the alias.
-        way: the operators, the first one first.
-        inner: it lies in a query inside an expression.
-
-    """
-
-    id: str
-    node: Node
-    way: tuple[Step, ...]
-    inner: bool
+    id: str  # what stands behind the mark's prefix: of keys, their declaration's
+    node: Node  # the alias
+    way: tuple[Step, ...]  # the operators, the first one first
+    inner: bool  # it lies in a query inside an expression
 
 
 def find_marked(root: Node, prefix: str) -> list[Marked]:
@@ -91,9 +83,7 @@ def columns_end(marked: Marked) -> int:
 def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
     """Return the columns that a declaration has made, by name: `marked` is the select of `tag_columns`.
 
-    Raises:
-        UnreadablePlanError: they cannot be told apart.
-
+    Raises `UnreadablePlanError` where they cannot be told apart, as `selected_numbers` does.
     """
     found: dict[str, Column] = {}
     for name in names:
@@ -109,12 +99,7 @@ def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
 
 
 def selected_numbers(select: Node, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the numbers of the columns that a plan's last select names.
-
-    Raises:
-        UnreadablePlanError: it is not the select that it has to be.
-
-    """
+    """Return the numbers of the columns that a plan's last select names."""
     listed = ", ".join(rf"{re.escape(name)}#(\d+){TYPE}" for name in names)
     found = re.fullmatch(rf" \[{listed}\]", select.text)
     if select.operator != "Project" or found is None:

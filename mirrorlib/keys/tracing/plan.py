@@ -37,29 +37,19 @@ class UnreadablePlanError(Exception):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Node:
-    """An operator of the plan.
+    """An operator of the plan."""
 
-    Attributes:
-        operator: Spark's name for it: "Project", "Join".
-        streaming: whether Spark printed it as part of a stream (from Spark 4.0 on).
-        children: where its rows come from.
-        subplans: queries inside its expressions.
-
-    """
-
-    operator: str
+    operator: str  # Spark's name for it: "Project", "Join"
     text: str
-    streaming: bool = False
-    children: list[Node] = field(default_factory=list)
-    subplans: list[Node] = field(default_factory=list)
+    streaming: bool = False  # whether Spark printed it as part of a stream (from Spark 4.0 on)
+    children: list[Node] = field(default_factory=list)  # where its rows come from
+    subplans: list[Node] = field(default_factory=list)  # queries inside its expressions
 
 
 def read_plan(df: DataFrame) -> Node:
     """Return the analyzed plan, with every common table expression where it is referred to.
 
-    Raises:
-        UnreadablePlanError: it was cut short, or its text is ambiguous.
-
+    Raises `UnreadablePlanError` where it was cut short, or its text is ambiguous, as all of these functions do.
     """
     with _wide(df.sparkSession):
         text = _analyzed(df)
@@ -108,18 +98,12 @@ def _wide(spark: SparkSession) -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class _Open:
-    """A node whose children are still to come.
-
-    Attributes:
-        depth: how deep it stands; the root at 0.
-        prefix: what its children's lines begin with.
-        inner: what the lines of its subplans have after that; None as long as it has none.
-
-    """
+    """A node whose children are still to come."""
 
     node: Node
-    depth: int
-    prefix: str
+    depth: int  # how deep it stands; the root at 0
+    prefix: str  # what its children's lines begin with
+    # What the lines of its subplans have after that; None as long as it has none.
     inner: str | None = None
     children_end: bool = False
     subplans_end: bool = False
@@ -136,12 +120,7 @@ class _Open:
 
 
 def parse_plan(text: str) -> Node:
-    """Read the text of a plan.
-
-    Raises:
-        UnreadablePlanError: it was cut short, or is no plan.
-
-    """
+    """Read the text of a plan."""
     if _CUT.search(text):
         msg = "Spark has cut the plan's text short"
         raise UnreadablePlanError(msg)
@@ -209,10 +188,7 @@ def walk(*roots: Node, marks: Collection[str] = ()) -> Iterator[Node]:
 def join_ctes(root: Node) -> Node:
     """Put every common table expression where it is referred to, so that one used twice is there twice.
 
-    Raises:
-        UnreadablePlanError: one is referred to that is not there, or that refers to itself; or queries that are used
-            twice use others twice, and so on.
-
+    One that refers to itself is refused, and so are queries that use others twice, which use others twice, and so on.
     """
     nodes = list(walk(root))
     defined = {_number(node): node.children for node in nodes if node.operator == "CTERelationDef"}

@@ -26,28 +26,18 @@ Works = Literal["row", "group", "list", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What an operator does to the rows that go through it, and to their keys.
+    """What an operator does to the rows that go through it, and to their keys."""
 
-    Attributes:
-        label: the operator, as users say it.
-        partition: whether the partition key outlives it.
-        primary: whether the primary key does.
-        order: how much of the order of arrival is left, at best.
-        passes: whether any row or column of that input comes out at all.
-        works: on which rows it works at once.
-        picks: whether it may give other rows another time, of rows that nothing has changed.
-        columns: those that it takes, by their declared names; none where it takes keys as a whole, or nothing.
-
-    """
-
-    label: str
-    partition: bool = True
-    primary: bool = True
-    order: Order = "arrival"
+    label: str  # the operator, as users say it
+    partition: bool = True  # whether the partition key outlives it
+    primary: bool = True  # whether the primary key does
+    order: Order = "arrival"  # how much of the order of arrival is left, at best
     why: str = ""
-    passes: bool = True
-    works: Works = "unknown"
+    passes: bool = True  # whether any row or column of that input comes out at all
+    works: Works = "unknown"  # on which rows it works at once
+    # Whether it may give other rows another time, of rows that nothing has changed.
     picks: bool = False
+    # Those that it takes, by their declared names; none where it takes keys as a whole, or nothing.
     columns: tuple[str, ...] = ()
 
 

@@ -58,24 +58,18 @@ _Tags = list[tuple[str, Tagged]]  # by the numbers of their columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """What became of keys.
-
-    Attributes:
-        declared: what was there; None where keys never were, or cannot be found.
-        losses: what took something, in the order of the data's way.
-        names: what the declared columns are called now, None for one that is lost; none where nobody can tell.
-        weakest: what in the whole lineage, from the source on, leaves no more than that; "" for nothing.
-        unclear: why nothing can be said, "" when something can.
-
-    """
+    """What became of keys."""
 
     keys: Keys = field(default_factory=Keys)
+    # What was there; None where keys never were, or cannot be found.
     declared: Declared | None = None
-    losses: tuple[Effect, ...] = ()
+    losses: tuple[Effect, ...] = ()  # what took something, in the order of the data's way
+    # What the declared columns are called now, None for one that is lost; none where nobody can tell.
     names: Mapping[str, str | None] = field(default_factory=dict)
     order: Order = "none"
+    # What in the whole lineage, from the source on, leaves no more than that; "" for nothing.
     weakest: str = ""
-    unclear: str = ""
+    unclear: str = ""  # why nothing can be said, "" when something can
 
 
 def trace_keys(df: DataFrame) -> Trace:

@@ -21,37 +21,25 @@ from mirrorlib.store import Store
 
 @dataclass(slots=True)
 class _Partition:
-    """What the files of one partition folder had so far: only among them is one earlier than another.
-
-    Attributes:
-        files: how many there were with columns.
-        marked: one of them had a marker column.
-
-    """
+    """What the files of one partition folder had so far: only among them is one earlier than another."""
 
     columns: dict[str, ColumnFacts] = field(default_factory=dict)
-    files: int = 0
-    marked: bool = False
+    files: int = 0  # how many there were with columns
+    marked: bool = False  # one of them had a marker column
 
 
 @dataclass(slots=True)
 class Drift:
-    """The table's columns so far, by folded name, and what each of its partitions had; one a table.
+    """The table's columns so far, by folded name, and what each of its partitions had; one a table."""
 
-    Attributes:
-        zone: where its files are, whose rows are looked at where the review is deep.
-        columns: the columns that files had, with the type that the table has then.
-        partitions: by partition folder; files ordered by time are in one.
-        rows: a file with columns had rows.
-
-    """
-
-    zone: Store
+    zone: Store  # where its files are, whose rows are looked at where the review is deep
     policy: Policy
     found: Findings
+    # The columns that files had, with the type that the table has then.
     columns: dict[str, ColumnFacts] = field(default_factory=dict)
+    # By partition folder; files ordered by time are in one.
     partitions: dict[str, _Partition] = field(default_factory=dict)
-    rows: bool = False
+    rows: bool = False  # a file with columns had rows
 
     def take(self, facts: Facts) -> None:
         """Compare one more file with those before it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,12 +17,10 @@ from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import folds_of
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.columns import DELETE, INSERT, check_names, judge_markers, show_marker
+from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.names import WHOLE_FOLDER, extension_of, find_key, partition_of
-
-if TYPE_CHECKING:
-    from mirrorlib.landing.delimited import Dialect
-    from mirrorlib.store import StoredFile
+from mirrorlib.store import StoredFile
 
 UNSTATED = TableMetadata(partitioned=True)  # where no metadata can be read: nothing contradicts it
 
@@ -39,17 +37,11 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How a table's files are read, and how closely to look.
-
-    Attributes:
-        metadata: what its publisher states; `UNSTATED` where nothing can be understood.
-        dialect: how its text is written; None where it cannot be read.
-
-    """
+    """How a table's files are read, and how closely to look."""
 
     table: str
-    metadata: TableMetadata
-    dialect: Dialect | None
+    metadata: TableMetadata  # what its publisher states; `UNSTATED` where nothing can be understood
+    dialect: Dialect | None  # how its text is written; None where it cannot be read
     deep: bool
 
     @property
@@ -87,17 +79,9 @@ class Review:
     policy: Policy
     found: Findings
 
-    def tell(
-        self,
-        rule: str,
-        found: str,
-        *,
-        column: str | None = None,
-        row: int | None = None,
-        line: int | None = None,
-    ) -> None:
-        """Note that the file breaks a rule."""
-        self.found.add(rule, found, file=self.file.name, column=column, row=row, line=line)
+    def tell(self, rule: str, found: str, **place: str | int | None) -> None:
+        """Note that the file breaks a rule, in a column, a row or a line."""
+        self.found.add(rule, found, file=self.file.name, **place)  # type: ignore[arg-type]  # its own parameters
 
 
 @dataclass(slots=True)
@@ -122,26 +106,17 @@ class Rows:
 
 @dataclass(slots=True, kw_only=True)
 class Scan:
-    """What the rows of one file say.
-
-    Attributes:
-        inserts: rows of marker 0, or without a marker where that is the default.
-        deletes: rows of marker 2.
-        unknown: rows whose marker means nothing.
-        shown: the first of those markers.
-        unmarked: rows whose marker is NULL, in a file that has the column.
-        changes: rows that need keys.
-        null_keys: rows whose key column is NULL, by column.
-
-    """
+    """What the rows of one file say."""
 
     rows: int = 0
-    inserts: int = 0
-    deletes: int = 0
-    unknown: Rows = field(default_factory=Rows)
-    shown: str | None = None
+    inserts: int = 0  # rows of marker 0, or without a marker where that is the default
+    deletes: int = 0  # rows of marker 2
+    unknown: Rows = field(default_factory=Rows)  # rows whose marker means nothing
+    shown: str | None = None  # the first of those markers
+    # Rows whose marker is NULL, in a file that has the column.
     unmarked: Rows = field(default_factory=Rows)
-    changes: Rows = field(default_factory=Rows)
+    changes: Rows = field(default_factory=Rows)  # rows that need keys
+    # Rows whose key column is NULL, by column.
     null_keys: dict[str, Rows] = field(default_factory=dict)
 
 
@@ -156,17 +131,12 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What one readable file holds, for the comparison with its neighbours.
-
-    Attributes:
-        columns: data columns; None for delimited text, whose types are declared once.
-        marked: it has a marker column.
-
-    """
+    """What one readable file holds, for the comparison with its neighbours."""
 
     file: StoredFile
+    # Data columns; None for delimited text, whose types are declared once.
     columns: tuple[ColumnFacts, ...] | None
-    marked: bool
+    marked: bool  # it has a marker column
     scan: Scan
 
 

@@ -9,17 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from mirrorlib.landing.check.facts import Policy
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.names import extension_of, is_ignored, plain_name, sequence_name, sequence_number
+from mirrorlib.store import Folder, Store, StoredFile
 
-if TYPE_CHECKING:
-    from mirrorlib.landing.check.facts import Policy
-    from mirrorlib.store import Folder, Store, StoredFile
-
-Level: TypeAlias = "tuple[str, Folder]"  # a folder's path below the table's, and what it shows
+Level: TypeAlias = tuple[str, Folder]  # a folder's path below the table's, and what it shows
 
 MANY_FILES = 50  # from here on, their average size is worth a note
 SMALL_FILE = 64 << 10  # bytes: a file of hundred rows and its footer
@@ -29,12 +27,7 @@ _DATA = frozenset({"parquet", "csv", "tsv", "psv", "gz", "zst", "snappy"})
 
 
 def iter_levels(zone: Store, path: str, listed: Folder, partition: str = "") -> Iterator[Level]:
-    """Give a table's folder and the partition folders below it.
-
-    Raises:
-        StoreError: a partition folder cannot be listed.
-
-    """
+    """Give a table's folder and the partition folders below it."""
     yield partition, listed
     for name in listed.folders:
         if "=" in name and not is_ignored(name):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.check.facts import UNSTATED
 from mirrorlib.landing.check.report import Findings
-from mirrorlib.landing.delimited import Dialect, dialect_of
+from mirrorlib.landing.delimited.dialect import Dialect, dialect_of
 from mirrorlib.landing.delimited.values import STRING
 from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata, as_published
 from mirrorlib.landing.metadata.lenient import read_lenient

@@ -36,13 +36,7 @@ _PANDAS_INDEX = "__index_level_"
 
 
 def review_parquet(review: Review) -> Facts:
-    """Review one Parquet file.
-
-    Raises:
-        UnreadableError: it is not whole Parquet, or a page is damaged.
-        StoreError: the store failed.
-
-    """
+    """Review one Parquet file; raises `UnreadableError` where it is not whole, or a page is damaged."""
     try:
         parquet = open_parquet(review.handle)
         check_rows(parquet.metadata)

@@ -5,6 +5,7 @@ Nothing here looks at a zone; the rooms beside fill these values in.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
@@ -28,10 +29,11 @@ class Rule(NamedTuple):
     fix: str
 
 
+_RULE = re.compile(r"^(.+?): (.+)\n +(.+)$", re.MULTILINE)
 RULES = {
     name: Rule(severity, title, fix)
     for severity, rules in zip(SEVERITIES, (ERRORS, WARNINGS, NOTES), strict=True)
-    for name, (title, fix) in rules.items()
+    for name, title, fix in _RULE.findall(rules)
 }
 
 

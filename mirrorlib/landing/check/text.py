@@ -27,15 +27,10 @@ from mirrorlib.landing.check.facts import (
     tell_rows,
 )
 from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, small_markers
-from mirrorlib.landing.delimited import (
-    Dialect,
-    Survey,
-    header_schema,
-    line_of,
-    open_header,
-    survey_tables,
-)
+from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.reading import open_header
 from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE
+from mirrorlib.landing.delimited.tables import Survey, header_schema, line_of, survey_tables
 from mirrorlib.landing.delimited.text import DAMAGED, UNDECODABLE
 from mirrorlib.landing.given import add_given
 from mirrorlib.names import partition_values
@@ -44,13 +39,7 @@ _RULES = {OPEN_QUOTE: "text-open-quote", NO_HEADER: "text-no-header"}
 
 
 def review_text(review: Review, dialect: Dialect) -> Facts | None:
-    """Review one file of delimited text.
-
-    Raises:
-        UnreadableError: it cannot be decoded, decompressed or cut into fields.
-        StoreError: the store failed.
-
-    """
+    """Review one file of delimited text; raises `UnreadableError` where it cannot be decoded or cut into fields."""
     try:
         schema = _review_header(review, dialect)
         return None if schema is None else _review_rows(review, dialect, schema)

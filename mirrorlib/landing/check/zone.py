@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from mirrorlib.errors import LandingZoneError, StoreError, TableNameError
+from mirrorlib.errors import StoreError, TableNameError
 from mirrorlib.landing.check.drift import Drift
 from mirrorlib.landing.check.facts import Facts, Policy, Review, UnreadableError
 from mirrorlib.landing.check.folder import iter_levels, review_folder
@@ -31,7 +31,7 @@ from mirrorlib.landing.listing import TableFolder, list_tables
 from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME
 from mirrorlib.landing.metadata.lenient import NotJsonError, read_lenient
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
-from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_uncarriable
+from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_uncarriable, refuse_unmatched
 from mirrorlib.store import Folder, PathOrUrl, Store, StoredFile, open_store
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
@@ -68,7 +68,9 @@ def check_zone(
     """
     zone = open_store(landing_zone)
     folders = list_tables(zone)
-    chosen = _chosen(folders, (tables,) if isinstance(tables, str) else tuple(tables))
+    patterns = (tables,) if isinstance(tables, str) else tuple(tables)
+    refuse_unmatched(patterns, [folder.name for folder in folders])
+    chosen = [folder for folder in folders if matches(folder.name, patterns)]
     findings = () if tables else _review_zone(zone, folders)
     review = partial(_review_table, zone, deep=deep, observe=observe or (lambda _: None))
     pool = ThreadPoolExecutor(max_workers=max(1, parallelism))
@@ -83,17 +85,6 @@ def check_zone(
         tables=tuple(table for table, _ in reviewed),
         findings=(*findings, *(finding for _, its in reviewed for finding in its)),
     )
-
-
-def _chosen(folders: Sequence[TableFolder], patterns: Sequence[str]) -> tuple[TableFolder, ...]:
-    for pattern in patterns:
-        if not any(matches(folder.name, [pattern]) for folder in folders):
-            msg = "no table of the landing zone matches"
-            known = ", ".join(folder.name.shown for folder in folders[:10]) or "none"
-            raise LandingZoneError(
-                msg, table=pattern, found=f"tables {known}", next_step="Correct --table."
-            )
-    return tuple(folder for folder in folders if matches(folder.name, patterns))
 
 
 def _review_zone(zone: Store, folders: Sequence[TableFolder]) -> tuple[Finding, ...]:

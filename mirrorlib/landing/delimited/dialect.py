@@ -8,17 +8,13 @@ refused before a file is opened.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited.encodings import codec_of
-from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
+from mirrorlib.landing.delimited.values import DATA_TYPES, STRING, DataType
 from mirrorlib.landing.metadata.declared import METADATA_NAME, DefinedColumn, TableMetadata
-
-if TYPE_CHECKING:
-    from mirrorlib.landing.delimited.values import DataType
 
 _SPELLED = {
     r"\t": "\t",
@@ -34,25 +30,16 @@ _ROW_SEPARATORS = ("\r\n", "\n", "\r")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How a table's delimited text is written.
+    """How a table's delimited text is written."""
 
-    Attributes:
-        column_separator: One ASCII character.
-        row_separator: As stated. The end of the header says what a file really uses.
-        quote: One ASCII character; "" when nothing is quoted.
-        escape: One ASCII character; "" when nothing is escaped.
-        null_value: What NULL is written as, beside nothing at all; None when it is not stated.
-        encoding: A codec of Python; a byte order mark overrules it.
-        columns: What `SchemaDefinition` declares, the marker left out.
-    """
-
-    column_separator: str = ","
-    row_separator: str = "\r\n"
-    quote: str = '"'
-    escape: str = "\\"
+    column_separator: str = ","  # one ASCII character
+    row_separator: str = "\r\n"  # as stated. The end of the header says what a file really uses.
+    quote: str = '"'  # one ASCII character; "" when nothing is quoted
+    escape: str = "\\"  # one ASCII character; "" when nothing is escaped
+    # What NULL is written as, beside nothing at all; None when it is not stated.
     null_value: str | None = None
-    encoding: str = "utf-8"
-    columns: tuple[DefinedColumn, ...] = ()
+    encoding: str = "utf-8"  # a codec of Python; a byte order mark overrules it
+    columns: tuple[DefinedColumn, ...] = ()  # what `SchemaDefinition` declares, the marker left out
 
     def declared(self, name: str) -> DataType | None:
         """Return the declared type of a column, found without regard to case; None when there is none."""
@@ -75,12 +62,7 @@ class Dialect:
 
 
 def dialect_of(metadata: TableMetadata, *, table: str) -> Dialect:
-    """Read how a table's text is written; *table* is its name, for messages.
-
-    Raises:
-        MetadataError: a property is not what any publisher could mean, or not what can be read.
-
-    """
+    """Read how a table's text is written; *table* is its name, for messages."""
     stated = metadata.format_properties
     header = stated.get("FirstRowAsHeader", "").strip()
     if header.casefold() not in {"", "true"}:

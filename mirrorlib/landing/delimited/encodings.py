@@ -62,11 +62,7 @@ _JAPANESE = frozenset({"euc_jp", "iso2022_jp"})  # which Python has by the stand
 
 
 def codec_of(stated: str) -> str:
-    """Give the codec of an encoding's name; nothing is UTF-8.
-
-    Raises:
-        LookupError: it is no encoding of text.
-    """
+    """Give the codec of an encoding's name; nothing is UTF-8. Raises `LookupError` for what is no encoding of text."""
     name = _MARK_STATED.sub("", stated.strip().casefold()) or "utf-8"
     page = _PAGE.match(name)
     name = _PAGES.get(page[1], f"cp{page[1]:0>3}") if page else _NAMES.get(name, name)

@@ -17,10 +17,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.dialect import Dialect
 
 _AT_A_TIME = 256  # rows that a pattern takes at once: few calls, and no deep stack of what to retry
 _SHIELDS = "\x1f\x1e\x1d"  # for line ends that are data, where the dialect has no escape character
@@ -40,32 +38,19 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """A dialect as patterns, for one kind of line end.
+    """A dialect as patterns, for one kind of line end."""
 
-    Attributes:
-        line_end: What counts as a line: a line feed or a carriage return.
-        quote: Empty when nothing is quoted.
-        escape: Empty when nothing is escaped, or only by doubling the quote.
-        shield: What escapes line ends that are data, for pyarrow.
-        row: One row with its end.
-        rows: Many rows.
-        begun: The whole fields that an unfinished row begins with.
-        unended: A field that the text's end cuts off.
-        field: One field (group 1) and what ends it.
-        pair: An escape character with what it takes the meaning from (group 1).
-        foreign: What pyarrow reads in another way: pairs, to be kept (group 1), else what to escape.
-    """
-
-    line_end: bytes
-    quote: bytes
-    escape: bytes
-    shield: bytes
-    row: re.Pattern[bytes]
-    rows: re.Pattern[bytes]
-    begun: re.Pattern[bytes]
-    unended: re.Pattern[bytes]
-    field: re.Pattern[bytes]
-    pair: re.Pattern[bytes]
+    line_end: bytes  # what counts as a line: a line feed or a carriage return
+    quote: bytes  # empty when nothing is quoted
+    escape: bytes  # empty when nothing is escaped, or only by doubling the quote
+    shield: bytes  # what escapes line ends that are data, for pyarrow
+    row: re.Pattern[bytes]  # one row with its end
+    rows: re.Pattern[bytes]  # many rows
+    begun: re.Pattern[bytes]  # the whole fields that an unfinished row begins with
+    unended: re.Pattern[bytes]  # a field that the text's end cuts off
+    field: re.Pattern[bytes]  # one field (group 1) and what ends it
+    pair: re.Pattern[bytes]  # an escape character with what it takes the meaning from (group 1)
+    # What pyarrow reads in another way: pairs, to be kept (group 1), else what to escape.
     foreign: re.Pattern[bytes]
 
     def cut(self, text: bytes, *, last: bool) -> int:

@@ -61,16 +61,8 @@ def open_header(
     table: str,
     block_bytes: int = BLOCK_BYTES,
 ) -> Opened:
-    """Read the header.
-
-    Raises:
-        ChangeFileError: the file is empty, has no header, or is not written as its metadata states.
-
-    """
+    """Read the header."""
     origin = Origin(table, file.name)
-    if file.size == 0:
-        msg = "the change file has no bytes; it may be an upload under way"
-        raise origin.fault(msg, found="0 bytes")
     text = iter_text(handle, dialect.encoding, origin, block_bytes=block_bytes)
     return open_rows(text, dialect, origin)
 
@@ -83,13 +75,7 @@ def start_reading(
     table: str,
     block_bytes: int = BLOCK_BYTES,
 ) -> Reading:
-    """Open a file's rows by what its header said.
-
-    Raises:
-        ChangeFileError: it is empty, has no header, or is not written as its metadata states.
-        FileChangedError: the header is another one than *schema*.
-
-    """
+    """Open a file's rows by what its header said."""
     opened = open_header(handle, file, dialect, table, block_bytes)
     kinds = {column.name: column.type for column in schema.columns}
     if tuple(kinds) != tuple(name for name in opened.names if name != schema.marker):
@@ -104,12 +90,7 @@ def start_reading(
 
 
 def parse_rows(reading: Reading, piece: Piece, first_row: int) -> pa.Table:
-    """Have pyarrow split a piece into columns of text.
-
-    Raises:
-        ChangeFileError: a row is ragged, or the bytes are no text.
-
-    """
+    """Have pyarrow split a piece into columns of text."""
     names, dialect = list(reading.opened.names), reading.dialect
     if not reading.opened.grammar.has_rows(piece.text, width=len(names)):
         return pa.table([pa.array([], pa.string())] * len(names), names=names)
@@ -152,12 +133,7 @@ def _unparsed(reading: Reading, piece: Piece, first_row: int) -> ChangeFileError
 
 
 def type_rows(reading: Reading, piece: Piece, fields: pa.Table, first_row: int) -> pa.Table:
-    """Read every data column as its declared type.
-
-    Raises:
-        ChangeFileError: a value does not fit.
-
-    """
+    """Read every data column as its declared type."""
     columns: list[pa.ChunkedArray] = []
     faults: list[tuple[int, str]] = []
     for name in fields.column_names:

@@ -25,31 +25,18 @@ NO_HEADER = "the change file has no header row; it may be an upload under way"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file whose header is read.
+    """A file whose header is read."""
 
-    Attributes:
-        origin: Which one, for messages.
-        names: The header's, without blanks around them.
-        end: How the header ends; empty when the file ends with it.
-        grammar: As the header's end settled it.
-        rest: What was read behind the header.
-        blocks: What is still to be read.
-    """
-
-    origin: Origin
-    names: tuple[str, ...]
-    end: bytes
-    grammar: Grammar
-    rest: Piece
-    blocks: Iterator[bytes]
+    origin: Origin  # which one, for messages
+    names: tuple[str, ...]  # the header's, without blanks around them
+    end: bytes  # how the header ends; empty when the file ends with it
+    grammar: Grammar  # as the header's end settled it
+    rest: Piece  # what was read behind the header
+    blocks: Iterator[bytes]  # what is still to be read
 
 
 def open_rows(blocks: Iterator[bytes], dialect: Dialect, origin: Origin) -> Opened:
-    """Read the header.
-
-    Raises:
-        ChangeFileError: there is none, or it is not written as the metadata states.
-    """
+    """Read the header."""
     grammar, text = grammar_of(dialect), b""
     for block in chain(blocks, (None,)):
         bare = len(text) + len(block or b"")
@@ -80,11 +67,7 @@ def _opened(
 
 
 def iter_pieces(opened: Opened) -> Iterator[Piece]:
-    """Cut the rows behind the header into pieces; empty lines at the file's end are left out.
-
-    Raises:
-        ChangeFileError: a quoted value does not end, or there is text behind its closing quote.
-    """
+    """Cut the rows behind the header into pieces; empty lines at the file's end are left out."""
     grammar, line = opened.grammar, opened.rest.line
     waiting, unfinished = [opened.rest.text], 0
     for block in chain(opened.blocks, (None,)):
@@ -109,11 +92,7 @@ def iter_pieces(opened: Opened) -> Iterator[Piece]:
 
 
 def check_utf8(piece: Piece, grammar: Grammar, origin: Origin) -> None:
-    """Name the line of a piece on which UTF-8 ends.
-
-    Raises:
-        ChangeFileError: it does.
-    """
+    """Name the line of a piece on which UTF-8 ends."""
     try:
         piece.text.decode()
     except UnicodeDecodeError as exc:

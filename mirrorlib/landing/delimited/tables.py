@@ -52,10 +52,6 @@ def read_header(
     """Read what the header says about a file's columns; the number of rows stays unknown (-1).
 
     The handle is left open. A DateTime is an instant, or, with *ntz* "keep", a time without zone.
-
-    Raises:
-        ChangeFileError: the file is empty, has no header, or is not written as its metadata states.
-        SchemaError: a column's name cannot be mirrored, or no declared column is in the file.
     """
     opened = open_header(handle, file, dialect, table, 1 << 16)
     return header_schema(opened.names, dialect, table=table, file=file.name, ntz=ntz)
@@ -93,16 +89,7 @@ def iter_tables(
     table: str,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[pa.Table]:
-    """Give a file's rows as typed tables, in row order; a file without rows gives one empty table.
-
-    *schema* is what `read_header` said. The handle is left open; *block_bytes*, how much is read at a time,
-    changes nothing but memory and speed.
-
-    Raises:
-        ChangeFileError: a row is ragged, a value does not fit its declared type, or the text is cut
-            short or not written as its metadata states.
-        FileChangedError: the header is another one than *schema*.
-    """
+    """Give a file's rows as typed tables, by what `read_header` said; a file without rows gives one empty table."""
     reading = start_reading(handle, file, dialect, schema, table, block_bytes)
     row = 0
 
@@ -149,10 +136,7 @@ def line_of(
     *,
     table: str,
 ) -> int | None:
-    """Return the line on which a row begins; None when there is no such row.
-
-    Reads the file again up to there, and raises what `iter_tables` raises.
-    """
+    """Return the line on which a row begins, by reading the file again up to there; None when there is no such row."""
     reading = start_reading(handle, file, dialect, schema, table)
     seen = 0
     for piece in iter_pieces(reading.opened):
@@ -165,17 +149,12 @@ def line_of(
 
 @dataclass(slots=True, kw_only=True)
 class Survey:
-    """What a reader refuses of a file, as far as the file has been gone through.
+    """What a reader refuses of a file, as far as the file has been gone through."""
 
-    Attributes:
-        ragged: the places of rows that have not as many fields as the header, counted from 0.
-        ragged_line: the line on which the first of them begins.
-        misfit: the first value that does not fit its type, None when there is none.
-
-    """
-
+    # The places of rows that have not as many fields as the header, counted from 0.
     ragged: array[int] = field(default_factory=lambda: array("q"))
-    ragged_line: int | None = None
+    ragged_line: int | None = None  # the line on which the first of them begins
+    # The first value that does not fit its type, None when there is none.
     misfit: ChangeFileError | None = None
 
 
@@ -188,15 +167,7 @@ def survey_tables(
     *,
     table: str,
 ) -> Iterator[pa.Table]:
-    """Give a file's sound rows, in row order, and note the others.
-
-    A piece with a value that does not fit, or a ragged row, is text.
-
-    Raises:
-        ChangeFileError: nothing can be read from here on.
-        FileChangedError: the header is another one than *schema*.
-
-    """
+    """Give a file's sound rows, in row order, and note the others; a piece with one of these comes as text."""
     reading = start_reading(handle, file, dialect, schema, table)
     row = 0
     for piece in iter_pieces(reading.opened):

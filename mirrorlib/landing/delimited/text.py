@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, first_line
 from mirrorlib.landing.delimited.encodings import as_windows
+from mirrorlib.store import LentFile
 
 BLOCK_BYTES = 4 << 20
 _COMPRESSIONS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
@@ -56,27 +57,9 @@ class Origin:
     table: str
     file: str
 
-    def fault(
-        self,
-        reason: str,
-        *,
-        column: str | None = None,
-        row: int | None = None,
-        line: int | None = None,
-        found: str | None = None,
-        next_step: str | None = None,
-    ) -> ChangeFileError:
+    def fault(self, reason: str, **facts: str | int | None) -> ChangeFileError:
         """Say what is wrong with the file."""
-        return ChangeFileError(
-            reason,
-            table=self.table,
-            file=self.file,
-            column=column,
-            row=row,
-            line=line,
-            found=found,
-            next_step=next_step,
-        )
+        return ChangeFileError(reason, table=self.table, file=self.file, **facts)  # type: ignore[arg-type]  # its own parameters
 
     def undecodable(self, exc: UnicodeDecodeError, line: int, codec: str) -> ChangeFileError:
         """Name the bytes that are no text."""
@@ -92,9 +75,6 @@ def iter_text(
     """Give a file's text in UTF-8, a block at a time, from its first byte.
 
     The handle is left open. *encoding* is what the metadata states; a byte order mark knows better.
-
-    Raises:
-        ChangeFileError: the file is cut short, damaged, of another format, or not in its encoding.
     """
     blocks = _iter_bytes(handle, origin, max(block_bytes, _LONGEST_MAGIC))
     first = next(blocks, b"")
@@ -110,6 +90,9 @@ def _iter_bytes(handle: BinaryIO, origin: Origin, size: int) -> Iterator[bytes]:
     handle.seek(0)
     magic = _read_full(handle, _LONGEST_MAGIC)
     handle.seek(0)
+    if not magic:
+        msg = "the change file has no bytes; it may be an upload under way"
+        raise origin.fault(msg, found="0 bytes")
     foreign = next((what for prefix, what in _FOREIGN if magic.startswith(prefix)), None)
     if foreign or _is_raw_snappy(handle, magic):
         msg, (found, step) = "the change file is no text", foreign or _SNAPPY
@@ -150,7 +133,7 @@ def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
 
 
 def _decompressed(handle: BinaryIO, name: str, origin: Origin, size: int) -> Iterator[bytes]:
-    stream = pa.CompressedInputStream(pa.PythonFile(_LeftOpen(handle), mode="r"), name)
+    stream = pa.CompressedInputStream(pa.PythonFile(LentFile(handle), mode="r"), name)
     while True:
         try:
             block = _read_full(stream, size)
@@ -186,16 +169,3 @@ def _transcode(blocks: Iterator[bytes], codec: str, origin: Origin) -> Iterator[
         returns += text.count("\r")
         if text:
             yield as_windows(text, codec).encode()
-
-
-class _LeftOpen(io.RawIOBase):
-    """A file that its reader does not close: it is the caller's."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        return self._file.read(size)

@@ -58,18 +58,12 @@ _LAST_INSTANT = 253_402_300_799_999_999  # 9999-12-31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataType:
-    """One `DataType` of a `SchemaDefinition`.
-
-    Attributes:
-        read: reads fields, or raises `pa.ArrowInvalid` when one of them does not fit.
-        written: what its values look like, for those who correct them.
-
-    """
+    """One `DataType` of a `SchemaDefinition`."""
 
     name: str
     mirror: pa.DataType
-    read: Read
-    written: str
+    read: Read  # reads fields, or raises `pa.ArrowInvalid` when one of them does not fit
+    written: str  # what its values look like, for those who correct them
 
     def mirror_type(self, ntz: NtzPolicy) -> pa.DataType:
         """Return the mirror type under a policy for timestamps without zone."""
@@ -89,12 +83,7 @@ class DataType:
 
 
 def read_values(fields: pa.ChunkedArray, declared: DataType, kind: pa.DataType) -> pa.ChunkedArray:
-    """Read a column's fields as the mirror type *kind* of the declared type.
-
-    Raises:
-        pa.ArrowInvalid: a value does not fit; `first_misfit` finds it.
-
-    """
+    """Read fields as the mirror type *kind* of their declared type, or raise `pa.ArrowInvalid`: see `first_misfit`."""
     if declared is STRING:
         return fields
     with contextlib.suppress(KeyError, pa.ArrowInvalid):  # a fifth of the patterns' time, as a rule

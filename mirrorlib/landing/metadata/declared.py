@@ -51,41 +51,27 @@ class DefinedColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMetadata:
-    """What a publisher states about a table.
+    """What a publisher states about a table."""
 
-    Attributes:
-        key_columns: The key, in order, without surrounding blanks; empty when none is declared.
-        blank_keys: Those of them that are stated with blanks around them, as they are stated.
-        detection: How new files are found and ordered.
-        upsert_default: Whether files without a marker column are upserts, not inserts.
-        file_format: The files' format; None when it is not stated.
-        file_extension: The files' extension without its dot, when stated.
-        format_properties: How delimited text is written, by Microsoft's names; only what is stated.
-        schema_definition: The columns of delimited text, in order.
-        partitioned: Whether files lie in Hive-style partition folders.
-        conditional_update: The column whose greater value wins, when stated.
-        partial_updates: What updates set, where it is not every column: "absent", "nulls", "listed:COLUMN".
-        plain: There is none: the folder is read without, see `plain`.
-        repairs: What had to be repaired to read it, a phrase each.
-        assumed: What it does not state and is taken to mean, a clause each.
-        unknown: Properties that mean nothing here and are ignored.
-    """
-
+    # The key, in order, without surrounding blanks; empty when none is declared.
     key_columns: tuple[str, ...] = ()
+    # Those of them that are stated with blanks around them, as they are stated.
     blank_keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    detection: Detection = "sequential"
-    upsert_default: bool = False
-    file_format: FileFormat | None = None
-    file_extension: str | None = None
+    detection: Detection = "sequential"  # how new files are found and ordered
+    upsert_default: bool = False  # whether files without a marker column are upserts, not inserts
+    file_format: FileFormat | None = None  # the files' format; None when it is not stated
+    file_extension: str | None = None  # the files' extension without its dot, when stated
+    # How delimited text is written, by Microsoft's names; only what is stated.
     format_properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    schema_definition: tuple[DefinedColumn, ...] = ()
-    partitioned: bool = False
-    conditional_update: str | None = None
+    schema_definition: tuple[DefinedColumn, ...] = ()  # the columns of delimited text, in order
+    partitioned: bool = False  # whether files lie in Hive-style partition folders
+    conditional_update: str | None = None  # the column whose greater value wins, when stated
+    # What updates set, where it is not every column: "absent", "nulls", "listed:COLUMN".
     partial_updates: str | None = None
-    plain: bool = False
-    repairs: tuple[str, ...] = ()
-    assumed: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    plain: bool = False  # there is none: the folder is read without, see `plain`
+    repairs: tuple[str, ...] = ()  # what had to be repaired to read it, a phrase each
+    assumed: tuple[str, ...] = ()  # what it does not state and is taken to mean, a clause each
+    unknown: tuple[str, ...] = ()  # properties that mean nothing here and are ignored
 
     @property
     def stated_keys(self) -> tuple[str, ...]:

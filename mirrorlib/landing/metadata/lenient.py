@@ -58,13 +58,10 @@ class _Cursor:
 
 
 def read_lenient(data: bytes) -> tuple[Json, tuple[str, ...]]:
-    r"""Read one JSON value, and name the repairs it took.
+    r"""Read one JSON value, and name the repairs it took; raises `NotJsonError` where none makes it JSON.
 
-    A backslash alone in its quotes, `"\"`, reads as the beginning of a longer string too. So it is
-    believed only when that reading fails: valid JSON always keeps its meaning.
-
-    Raises:
-        NotJsonError: no repair makes it JSON.
+    A backslash alone in its quotes, `"\"`, reads as the beginning of a longer string too. So it is believed only when
+    that reading fails: valid JSON always keeps its meaning.
     """
     text, repairs = _decoded(data)
     try:

@@ -20,17 +20,12 @@ PARTNER_FILE = "_partnerEvents.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partner:
-    """Who publishes a zone.
-
-    Attributes:
-        source_type: what is mirrored: "PostgreSQL".
-        information: what else it says of the source, as it stands in `additionalInformation`.
-
-    """
+    """Who publishes a zone."""
 
     name: str | None
-    source_type: str | None
+    source_type: str | None  # what is mirrored: "PostgreSQL"
     source_version: str | None
+    # What else it says of the source, as it stands in `additionalInformation`.
     information: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:

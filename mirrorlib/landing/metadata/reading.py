@@ -75,12 +75,7 @@ class _Reading:
 
 
 def parse_metadata(data: bytes, table: str) -> TableMetadata:
-    """Read the bytes of a table's `_metadata.json`.
-
-    Raises:
-        MetadataError: it is empty, no repair makes it JSON, or a property contradicts itself or
-            means nothing.
-    """
+    """Read the bytes of a table's `_metadata.json`."""
     members, repaired = _members(data, table)
     repairs = [*repaired]
     reading = _Reading(table, _by_name(members, table, repairs), repairs)

@@ -53,16 +53,9 @@ _ABANDONED = timedelta(days=7)  # content without a claim for so long has no wri
 def publish_next(
     zone: Store, place: FileSequence, call: Call, content: Content, *, after: int | None = None
 ) -> PublishedFile:
-    """Publish content under the next sequence number.
+    """Publish content under the next sequence number; where the store fails, repeat the call.
 
     *after* is the last number that is known to be taken; None to find it by listing.
-
-    Raises:
-        ChangeFileError: what was published is not what was sent.
-        FileChangedError: the batch's id was used for other content.
-        StoreError: the store failed; repeat the call.
-        TableBusyError: the number that it has to be is another batch's.
-
     """
     number = newest_number(zone, place) if after is None else after
     number = _fulfil_newest(zone, place, number)
@@ -89,12 +82,7 @@ def publish_next(
 
 
 def publish_timed(zone: Store, place: FileSequence, call: Call, content: Content) -> PublishedFile:
-    """Publish content under a name of its own, for a table whose files are ordered by time.
-
-    Raises:
-        ChangeFileError, FileChangedError, StoreError: as `publish_next`.
-
-    """
+    """Publish content under a name of its own, for a table whose files are ordered by time."""
     while (found := _find(zone, place, call)) is None:
         claim = _staged(zone, place, call, content)
         if write_claim(zone, place.record(claim.key, 1), claim):

@@ -51,47 +51,26 @@ class Given:
         return format_of(self.metadata) == "csv"
 
     def refused(
-        self,
-        reason: str,
-        column: str | None,
-        step: str,
-        *,
-        row: int | None = None,
-        found: str | None = None,
+        self, reason: str, column: str | None, step: str, **facts: str | int | None
     ) -> SchemaError:
         """Say why a column is refused, and what to do."""
-        return SchemaError(
-            reason, table=self.table, column=column, row=row, found=found, next_step=step
-        )
+        return SchemaError(reason, table=self.table, column=column, next_step=step, **facts)  # type: ignore[arg-type]  # its own parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """Rows that fit.
+    """Rows that fit."""
 
-    Attributes:
-        rows: known columns first, in their order, then new ones; every type is the table's.
-        known: the schema after these rows, with a new version's number when it has changed.
-        definition: the columns as delimited text declares them, for a table's first file.
-        notes: what the caller may want to know, a sentence each.
-
-    """
-
-    rows: pa.Table
+    rows: pa.Table  # known columns first, in their order, then new ones; every type is the table's
+    # The schema after these rows, with a new version's number when it has changed.
     known: KnownSchema
+    # The columns as delimited text declares them, for a table's first file.
     definition: tuple[DefinedColumn, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what the caller may want to know, a sentence each
 
 
 def fit_rows(rows: pa.Table, given: Given) -> Fitted:
-    """Fit rows to their table.
-
-    Raises:
-        MarkerError: there are updates or deletes, and no keys.
-        SchemaError: a name or type has no place in the format, a key is missing or NULL, or the rows
-            do not go with what was published before.
-
-    """
+    """Fit rows to their table."""
     names = [name for name in rows.column_names if name != MARKER_COLUMN]
     check_names(names, table=given.table, file="the data")
     _check_keys(rows, given)

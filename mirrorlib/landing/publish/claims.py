@@ -34,17 +34,11 @@ from mirrorlib.version import VERSION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSequence:
-    """One sequence of files: a table folder, or one partition folder of it.
+    """One sequence of files: a table folder, or one partition folder of it."""
 
-    Attributes:
-        table: the table's name, for messages.
-        folder: the table folder, relative to the zone.
-        partition: the partition folder, relative to the table folder; `""` for the table folder itself.
-
-    """
-
-    table: str
-    folder: str
+    table: str  # the table's name, for messages
+    folder: str  # the table folder, relative to the zone
+    # The partition folder, relative to the table folder; `""` for the table folder itself.
     partition: str = ""
 
     @property
@@ -67,39 +61,25 @@ class FileSequence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A change file before it has a name.
-
-    Attributes:
-        extension: without the dot.
-        markers: how many rows of each kind there are, by the marker's name.
-
-    """
+    """A change file before it has a name."""
 
     data: bytes = field(repr=False)
-    extension: str
-    markers: Mapping[str, int]
+    extension: str  # without the dot
+    markers: Mapping[str, int]  # how many rows of each kind there are, by the marker's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a publisher, which may publish to several partition folders, and may be repeated.
+    """One call of a publisher, which may publish to several partition folders, and may be repeated."""
 
-    Attributes:
-        key: names the batch: by its id; without one by its content, and how often that was published.
-        batch_id: as the caller gave it.
-        fingerprint: of the rows as they were given, whatever the table's schema makes of them.
-        note: the path of the note that the call has returned; None for a batch with an id, which is
-            the same batch for ever.
-        token: random; tells whose note it is.
-        follows: the number that its file has to follow on; None where any that is free will do.
-
-    """
-
+    # Names the batch: by its id; without one by its content, and how often that was published.
     key: str
-    batch_id: str | None
-    fingerprint: str
+    batch_id: str | None  # as the caller gave it
+    fingerprint: str  # of the rows as they were given, whatever the table's schema makes of them
+    # The path of the note that the call has returned; None for a batch with an id, which is the same batch for ever.
     note: str | None = None
-    token: str = ""
+    token: str = ""  # random; tells whose note it is
+    # The number that its file has to follow on; None where any that is free will do.
     follows: int | None = None
 
     def following(self, fingerprint: str) -> Call:
@@ -134,9 +114,7 @@ def largest_number(zone: Store, folder: str) -> int:
 def note_return(zone: Store, call: Call) -> bool:
     """Note that a call returns; False when another with equal rows has returned with what lies under its key.
 
-    Raises:
-        StoreError: nobody can tell; the call has not returned.
-
+    Raises `StoreError` where nobody can tell; the call has not returned then.
     """
     if call.note is None:
         return True
@@ -151,35 +129,21 @@ def note_return(zone: Store, call: Call) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A number, or a name, and the one batch that it belongs to.
+    """A number, or a name, and the one batch that it belongs to."""
 
-    Attributes:
-        number: the sequence number; None in a table ordered by time.
-        ordinal: tells the records of one key apart: the number; 1 in a table ordered by time.
-        file: the change file's name.
-        key: see `Call`, also for *batch_id* and *fingerprint*.
-        attempt: random; one for each staged content.
-        staged: the path of the staged content, relative to the zone.
-        sha256: of the content.
-        size: bytes.
-        markers: how many rows of each kind there are, by the marker's name.
-        written_at: ISO 8601, UTC.
-
-    """
-
-    number: int | None
-    ordinal: int
-    file: str
-    key: str
+    number: int | None  # the sequence number; None in a table ordered by time
+    ordinal: int  # tells the records of one key apart: the number; 1 in a table ordered by time
+    file: str  # the change file's name
+    key: str  # see `Call`, also for *batch_id* and *fingerprint*
     batch_id: str | None
     fingerprint: str
-    attempt: str
-    staged: str
-    sha256: str
-    size: int
+    attempt: str  # random; one for each staged content
+    staged: str  # the path of the staged content, relative to the zone
+    sha256: str  # of the content
+    size: int  # bytes
     rows: int
-    markers: Mapping[str, int]
-    written_at: str
+    markers: Mapping[str, int]  # how many rows of each kind there are, by the marker's name
+    written_at: str  # ISO 8601, UTC
     library: str = f"mirrorlib {VERSION}"
 
     def to_json(self) -> bytes:

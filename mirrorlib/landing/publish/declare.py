@@ -73,13 +73,7 @@ def format_of(metadata: TableMetadata) -> PublishFormat:
 def settle_metadata(
     wanted: Wanted, stated: TableMetadata | None, *, table: str, force: bool
 ) -> TableMetadata:
-    """Bring together what is wanted and what is stated already; *force* lets what is wanted win.
-
-    Raises:
-        MetadataError: the two contradict each other, or updates by default have no keys.
-        SchemaError: the keys would change.
-
-    """
+    """Bring together what is wanted and what is stated already; *force* lets what is wanted win."""
     made = _new(wanted) if stated is None else _kept(wanted, stated, table=table, force=force)
     if made.upsert_default and not made.key_columns:
         msg = "rows are to be upserts by default, and the table has no keys"

@@ -31,19 +31,12 @@ _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(1, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderState:
-    """What a table folder showed last.
+    """What a table folder showed last."""
 
-    Attributes:
-        etag: the metadata file's identity, None when there is no such file.
-        metadata: what it says.
-        known: the published schema, None when nothing was published.
-        taken: the last number of each partition that this process knows to be taken.
-
-    """
-
-    etag: str | None = None
-    metadata: TableMetadata | None = None
-    known: KnownSchema | None = None
+    etag: str | None = None  # the metadata file's identity, None when there is no such file
+    metadata: TableMetadata | None = None  # what it says
+    known: KnownSchema | None = None  # the published schema, None when nothing was published
+    # The last number of each partition that this process knows to be taken.
     taken: dict[str, int] = field(default_factory=dict)
 
 
@@ -58,13 +51,7 @@ class Draft:
 
 
 def read_state(zone: Store, folder: str, state: FolderState, *, table: str) -> FolderState:
-    """Look at a table folder again; other metadata means that all may be another.
-
-    Raises:
-        MetadataError: the metadata cannot be understood.
-        SchemaError, StoreError: what was published before cannot be read.
-
-    """
+    """Look at a table folder again; other metadata means that all may be another."""
     path = f"{folder}/{METADATA_NAME}"
     there = zone.stat(path)
     if there is None:
@@ -81,12 +68,7 @@ def read_state(zone: Store, folder: str, state: FolderState, *, table: str) -> F
 def partitions(
     wanted: Wanted, state: FolderState, *, table: str, force: bool = False
 ) -> tuple[str, ...]:
-    """Give the columns that name the partition folders.
-
-    Raises:
-        MetadataError: they are not known, or would be others than before.
-
-    """
+    """Give the columns that name the partition folders."""
     before = state.known.partition_by if state.known else None
     asked = wanted.partition_by
     if before is not None and asked is not None and before != asked and not force:
@@ -179,10 +161,6 @@ def split_partitions(
     """Split rows by the values of some columns, each partition's rows in their order; sorted by path.
 
     Without columns there is one partition, `""`. Rows that are none have no partition to lie in then.
-
-    Raises:
-        SchemaError: a column is missing, or its values cannot be the name of a folder.
-
     """
     if not columns:
         return [("", rows)]

@@ -34,11 +34,6 @@ def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa
     """Read a file that is to be published: Parquet, a folder of it, or `.csv` with any compression behind it.
 
     *types* are the table's by column name, for CSV.
-
-    Raises:
-        ChangeFileError: the file cannot be read.
-        SchemaError: a column of CSV is no UTF-8 text.
-
     """
     try:
         if path.is_dir():  # as Spark writes it

@@ -37,20 +37,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSchema:
-    """Everything that was ever published of a table's columns.
+    """Everything that was ever published of a table's columns."""
 
-    Attributes:
-        version: counted from 1; 0 for a schema that is not written down yet.
-        columns: name, type and whether it may be NULL, in the order in which they appeared; without the marker.
-        markers: whether a file had the marker column.
-        partition_by: the columns that name the partition folders.
-
-    """
-
-    version: int = 0
+    version: int = 0  # counted from 1; 0 for a schema that is not written down yet
+    # Name, type and whether it may be NULL, in the order in which they appeared; without the marker.
     columns: tuple[pa.Field, ...] = ()
-    markers: bool = False
-    partition_by: tuple[str, ...] | None = None
+    markers: bool = False  # whether a file had the marker column
+    partition_by: tuple[str, ...] | None = None  # the columns that name the partition folders
 
     def column(self, name: str) -> pa.Field | None:
         """Find a column as Delta does, without regard to case."""
@@ -83,13 +76,7 @@ def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
 def adopt_known(
     zone: Store, folder: str, metadata: TableMetadata | None, *, table: str
 ) -> KnownSchema | None:
-    """Learn the schema of a table that another publisher began; None when it has no files yet.
-
-    Raises:
-        SchemaError: a published column has no place in the format.
-        StoreError: the files cannot be read.
-
-    """
+    """Learn the schema of a table that another publisher began; None when it has no files yet."""
     if metadata is not None and metadata.schema_definition:
         defined = [
             pa.field(
@@ -126,17 +113,9 @@ def json_bytes(value: Mapping[str, object]) -> bytes:
 
 
 def read_own(zone: Store, path: str, revive: Callable[[dict[str, Any]], T], what: str) -> T | None:
-    """Read back a file in `_mirrorlib/`; None when there is none.
+    """Read back a file in `_mirrorlib/`, of which *revive* makes what it stands for; None when there is none.
 
-    Args:
-        zone: the landing zone.
-        path: of the file.
-        revive: makes of its JSON, without the format, what it stands for.
-        what: a clause for errors that says what the file is.
-
-    Raises:
-        StoreError: it cannot be read, or a newer mirrorlib wrote it.
-
+    *what* is a clause for errors that says what the file is.
     """
     data = zone.read(path)
     if data is None:

@@ -39,21 +39,10 @@ _WORDS = (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"))  # as .NET
 def take_rows(
     data: object, marker: int | str | None, *, table: str, types: Mapping[str, pa.DataType]
 ) -> pa.Table:
-    """Take rows; their markers, where they have any, are the last column.
+    """Take rows, as the module says; their markers, where they have any, are the last column.
 
-    Args:
-        data: See the module.
-        marker: One marker for all rows, or the name of the column that holds them; None when they
-            are in `__rowMarker__`, or nowhere.
-        table: For messages.
-        types: The table's types by column name, for CSV input; others are inferred.
-
-    Raises:
-        ChangeFileError: the file cannot be read.
-        MarkerError: the marker is not known, or is stated twice.
-        SchemaError: the column that should hold the markers is not there.
-        TypeError: it is nothing that rows can be taken from.
-
+    *marker* is one for all rows, or the name of the column that holds them; None when they are in `__rowMarker__`, or
+    nowhere. *types* are the table's by column name, for CSV input; others are inferred.
     """
     rows = _bare(_as_table(data, table, types))
     found = [name for name in rows.column_names if name.lower() == MARKER]
@@ -95,12 +84,6 @@ def change_key_rows(
     All deletes stand before all inserts: keys may be swapped among the rows. In the deletes, every
     other column is NULL, or the new row's value where NULL is not allowed. *old* has a row for each of the *new*
     rows, which are whole; *fixed* are the columns that name the partition folder, in which both have to lie.
-
-    Raises:
-        MarkerError: the rows have markers.
-        SchemaError: there are not as many old keys as new rows, a column is missing, or the rows move
-            to another partition.
-
     """
     if MARKER_COLUMN in {*old.column_names, *new.column_names}:
         msg = "a changed key is a delete and an insert, and the rows have markers of their own"

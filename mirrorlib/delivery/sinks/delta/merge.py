@@ -35,10 +35,7 @@ _TWICE = "MIRRORLIB_KEY_TWICE"
 def merge_rows(
     work: WindowWork, staged: Staged, keys: Sequence[str], *, check: bool = False
 ) -> None:
-    """Delete, update and insert staged rows in one commit; `ADD` rows match nothing, the others by *keys*.
-
-    Where *check* says so, rows have `FRESH`, and fail the commit where they meet one.
-    """
+    """Carry out staged rows in one commit; `ADD` rows match nothing. With *check*, `FRESH` rows fail it by a match."""
     fields = [one for one in staged.frame.schema.fields if one.name not in {OP, FRESH}]
     first, refused = f"t.{quote(keys[0])}", ""
     if check:
@@ -82,10 +79,7 @@ def new_rows(work: WindowWork) -> DataFrame:
 def stage_rows(
     work: WindowWork, frame: DataFrame, name: str, keys: Sequence[str], ops: Iterable[int]
 ) -> Staged:
-    """Compute a frame with `OP`, of the values *ops*, and stage it under a name of this delivery's own.
-
-    Rows will be matched by *keys*.
-    """
+    """Stage a frame with `OP`, of the values *ops*, under a name of this delivery's own; *keys* will match its rows."""
     path = f"{work.delivery.folder}/{name}-{new_attempt()}"  # each try has its own
     return stage_frame(work.spark, work.delivery.scratch, path, frame, keys, ops)
 
@@ -93,17 +87,10 @@ def stage_rows(
 def stage_counts(
     work: WindowWork, rows: DataFrame, columns: Sequence[str], by: Sequence[str]
 ) -> tuple[Staged, DataFrame | None]:
-    """Count how often each row of a feed comes or goes, and stage those that do not cancel out.
+    """Count how often each row of a feed comes or goes, equal in *columns*, and stage those that do not cancel out.
 
-    Args:
-        work: the window.
-        rows: of a feed.
-        columns: what makes rows equal.
-        by: those of them whose equal values are to lie together.
-
-    Returns:
-        the rows with `NET`, and `ADD` for those that come, `DROP` for those that go; and which go, if any do.
-
+    Rows with `NET`, `ADD` for those that come, `DROP` for those that go; equal values of *by* lie together. And which
+    go.
     """
     from pyspark.sql import functions as f
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from mirrorlib.commit.mark import append_rows, overwrite_rows
 from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sinks.delta.merge import twice
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.key_property import ON
@@ -29,9 +30,6 @@ from mirrorlib.feed.files.small_window import WINDOW_BYTES, WINDOW_ROWS, read_fi
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
 from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
-
-if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 _MOST_BYTES = 1 << 20  # of files
 _MOST_FILES = 8  # each is fetched by itself

@@ -181,10 +181,5 @@ def _is_there(work: WindowWork) -> bool:
 
 
 def open_sink(address: str, mode: str) -> DeltaSink:
-    """Open a Delta receiver.
-
-    Raises:
-        LandingZoneError: the address is neither a path nor a catalog's schema.
-
-    """
+    """Open a Delta receiver."""
     return DeltaSink(open_place(address), mode)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.commit.last_commit import LastCommit
 from mirrorlib.commit.mark import Mark
 from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delta.address import split_dotted
 from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.identifiers import find_name
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_PART = r"(?:`((?:[^`]|``)+)`|([^.`\s]+))"
+_PART = r"(?:`(?:[^`]|``)+`|[^.`\s]+)"
 _SCHEMA = re.compile(rf"{_PART}\.{_PART}")
 
 
@@ -137,21 +138,12 @@ class WindowWork:
 
 
 def open_place(address: str) -> Target:
-    """Read an address: a path below which the tables go, or a schema of a catalog.
-
-    Raises:
-        LandingZoneError: it is neither.
-
-    """
+    """Read an address: a path below which the tables go, or a schema of a catalog."""
     if "/" in address or "\\" in address:
         return Target.of(address, catalog=None, state=None)
-    parts = _SCHEMA.fullmatch(address)
-    if parts is None:
+    if not _SCHEMA.fullmatch(address):
         msg = "the Delta receiver's address is neither a path, which has a slash in it, nor catalog.schema"
         step = "Give delta:/data/copy, delta:./copy, a URL, or delta:catalog.schema."
         raise LandingZoneError(msg, found=ascii(address)[1:-1][:80], next_step=step)
-    catalog, schema = (
-        (quoted or "").replace("``", "`") or plain
-        for quoted, plain in (parts.group(1, 2), parts.group(3, 4))
-    )
+    catalog, schema = split_dotted(address)
     return Target(place=schema, catalog=catalog, state="")

@@ -31,55 +31,34 @@ _ANEW = "Remove the table's folder there and rewind the consumer to a snapshot, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """One file of a window.
+    """One file of a window."""
 
-    Attributes:
-        name: in the table's folder.
-        staged: where the attempt that counts has left it; "" in a manifest.
-
-    """
-
-    name: str
+    name: str  # in the table's folder
     bytes: int
-    staged: str = ""
+    staged: str = ""  # where the attempt that counts has left it; "" in a manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestEntry:
-    """One window: what it is, and its files.
+    """One window: what it is, and its files."""
 
-    Attributes:
-        window: its name.
-        stream: the stream's uuid.
-        number: the window's number in its stream.
-        kind: "changes", or "snapshot": all rows as of *until*, which take the place of all that came before.
-        reset: the snapshot stands for changes that were lost.
-        after: the last version before it; -1 for a snapshot.
-        until: its last version.
-        until_at: when that was written, ISO 8601, UTC.
-        file_format: parquet, jsonl or csv.
-        columns: `name` and Spark's `type` of each, in order.
-        files: in order.
-        delivered_at: ISO 8601, UTC.
-
-    """
-
-    window: str
+    window: str  # its name
     table: str
     consumer: str
-    stream: str
-    number: int
+    stream: str  # the stream's uuid
+    number: int  # the window's number in its stream
+    # "changes", or "snapshot": all rows as of *until*, which take the place of all that came before.
     kind: str
-    reset: bool
-    after: int
-    until: int
-    until_at: str
+    reset: bool  # the snapshot stands for changes that were lost
+    after: int  # the last version before it; -1 for a snapshot
+    until: int  # its last version
+    until_at: str  # when that was written, ISO 8601, UTC
     keys: tuple[str, ...]
-    file_format: str
-    columns: tuple[Mapping[str, str], ...]
+    file_format: str  # parquet, jsonl or csv
+    columns: tuple[Mapping[str, str], ...]  # `name` and Spark's `type` of each, in order
     rows: int
-    files: tuple[File, ...]
-    delivered_at: str
+    files: tuple[File, ...]  # in order
+    delivered_at: str  # ISO 8601, UTC
 
     def to_json(self, *, staged: bool) -> bytes:
         """Write it down, with where its files are *staged* while they are."""
@@ -93,12 +72,7 @@ class Receiver:
     """One table's folder at the receiver."""
 
     def __init__(self, store: Store, table: str) -> None:
-        """Take the table's name as the target has it.
-
-        Raises:
-            TableNameError: no folder can have that name, or readers would ignore it.
-
-        """
+        """Take the table's name as the target has it."""
         self.store = store
         self.table = table
         self.folder = parse_visible(table).path
@@ -106,14 +80,7 @@ class Receiver:
         self._manifest = f"{self.folder}/_manifest"
 
     def admit(self, delivery: Delivery) -> int:
-        """Return the place of a stream among those that have written here; a new one gets the next.
-
-        Raises:
-            LandingZoneError: the folder is another consumer's or a Delta table's, or what the stream goes on from is
-                not there.
-            TableBusyError: a later stream of the consumer writes here.
-
-        """
+        """Return the place of a stream among those that have written here; a new one gets the next."""
         stream = delivery.stream
         while True:
             listed = self.store.list_folder(f"{self._manifest}/streams")

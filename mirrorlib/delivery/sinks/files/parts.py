@@ -91,10 +91,6 @@ def check_types(frame: DataFrame, table: str, place: str) -> None:
     """See that every column is of a type that has a place where it is to go.
 
     That is "parquet" or "jsonl", which take nested values, or else what takes none, as errors call it.
-
-    Raises:
-        SchemaError: one has none, as it is nested or rare, at any depth.
-
     """
     taken = _PLAIN | _NESTED if place in {"parquet", "jsonl"} else _PLAIN
     for field in frame.schema.fields:

@@ -119,12 +119,7 @@ class FilesSink:
 
 
 def open_sink(address: str, mode: str) -> FilesSink:
-    """Open `URL?format=parquet|jsonl|csv`; there is one mode.
-
-    Raises:
-        LandingZoneError: the URL or an option is none that is known.
-
-    """
+    """Open `URL?format=parquet|jsonl|csv`; there is one mode."""
     del mode
     url, _, options = address.partition("?")
     formats: dict[str, FileFormat] = {f"format={each}": each for each in get_args(FileFormat)}

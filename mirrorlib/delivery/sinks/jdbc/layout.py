@@ -94,16 +94,7 @@ def read_columns(delivery: Delivery) -> list[DatabaseColumn]:
 def settle(
     session: Session, held: Held, columns: Sequence[DatabaseColumn], delivery: Delivery
 ) -> TableLayout:
-    """Settle what a window makes of the table that the database has.
-
-    Raises:
-        JournalError: the table is not ours, not this consumer's, or not what the window follows.
-        SchemaError: its columns or its keys are not what the source has.
-        FeedError: a net window begins before what the table holds, and ends after it.
-        TableBusyError: a later stream of the consumer has been given the table.
-        TableNameError: the database can have no column of some name.
-
-    """
+    """Settle what a window makes of the table that the database has."""
     stream, plan, old = delivery.stream, delivery.plan, held.record
     for column in columns:
         if reason := session.check_column(column.name):

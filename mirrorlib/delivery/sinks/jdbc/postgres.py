@@ -125,12 +125,7 @@ class Postgres:
     def session(self, table: str, keys: Sequence[str]) -> Iterator[PostgresSession]:
         """Connect for one table. What is not committed when the block ends is undone by the server.
 
-        Raises:
-            StoreError: the server is not there, was lost, or refuses.
-            SchemaError: it refuses a row: a key that is NULL, or is there already.
-            TableBusyError: somebody else keeps the table.
-            UnfitError: it cannot hold a value.
-
+        Raises `UnfitError` where it cannot hold a value.
         """
         try:
             with contextlib.ExitStack() as stack:

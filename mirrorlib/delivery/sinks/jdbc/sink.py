@@ -45,12 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def open_sink(address: str, mode: str) -> DatabaseSink:
-    """Open a database: `postgresql://…` or `sqlite:PATH`.
-
-    Raises:
-        LandingZoneError: the address is of neither.
-
-    """
+    """Open a database: `postgresql://…` or `sqlite:PATH`."""
     del mode  # there is one
     kind, _, rest = address.partition(":")
     if kind in {"postgresql", "postgres"}:

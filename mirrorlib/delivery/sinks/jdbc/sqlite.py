@@ -73,12 +73,7 @@ class Sqlite:
     """A SQLite file."""
 
     def __init__(self, path: str) -> None:
-        """Take a path, or what follows `sqlite:` in a URL such as `sqlite:///folder/file.db`.
-
-        Raises:
-            LandingZoneError: it names no file.
-
-        """
+        """Take a path, or what follows `sqlite:` in a URL such as `sqlite:///folder/file.db`."""
         self._path = path.removeprefix("//")
         if not self._path or self._path == ":memory:" or "\0" in self._path:
             msg = "a SQLite database is a file here"

@@ -39,12 +39,7 @@ from mirrorlib.extras import how_to_install
 
 
 def open_sink(address: str, mode: str) -> Sink:
-    """Open a receiver; no broker is asked yet.
-
-    Raises:
-        LandingZoneError: the address cannot be used, or confluent-kafka is not installed.
-
-    """
+    """Open a receiver; no broker is asked yet."""
     del mode  # there is one way only
     found = parse_address(address)
     try:

@@ -73,12 +73,7 @@ class Address:
 
 
 def parse_address(text: str, environment: Mapping[str, str] | None = None) -> Address:
-    """Read what follows `kafka:`, and what the environment adds to it.
-
-    Raises:
-        LandingZoneError: a part of it is missing, not known or not allowed.
-
-    """
+    """Read what follows `kafka:`, and what the environment adds to it."""
     place, _, query = text.partition("?")
     brokers, slash, topic = place.removeprefix("//").partition("/")
     if "@" in brokers:

@@ -96,10 +96,7 @@ def _alone(row: Row) -> _Change:
 
 
 def _paired(group: Iterator[Row]) -> Iterator[_Change]:
-    """Pair what one commit took away of a key with what it added.
-
-    What has no other half comes first or last: the key's last message is its state.
-    """
+    """Pair what one commit took away of a key with what it added; the key's last message is its state."""
     taken: list[Row] = []
     added: list[Row] = []
     for row in group:
@@ -148,15 +145,7 @@ def _json(value: object) -> str:
 def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: bool) -> DataFrame:
     """Return key and row as JSON, the kind's place in their order, version and moment (milliseconds).
 
-    Args:
-        frame: columns, then those of the feed.
-        keys: key columns as the frame has them; without any the key is NULL.
-        table: its name, for errors.
-        ordered: by commit, key and kind; the rows of a snapshot need no order.
-
-    Raises:
-        SchemaError: a column's type cannot be told in JSON.
-
+    Without *keys* the key is NULL; *ordered* is by commit, key and kind, which the rows of a snapshot do not need.
     """
     from pyspark.sql import functions as f
 

@@ -124,12 +124,7 @@ class Positions:
 def _read_on(
     starts: Mapping[int, int], ends: Mapping[int, int], scene: Scene
 ) -> tuple[dict[int, int], list[tuple[str, _Record]]]:
-    """Read from where the last look ended until each partition's end is reached, as long as there is any progress.
-
-    Returns:
-        how far each partition was read, and the records.
-
-    """
+    """Read on until each partition's end is reached, as long as there is progress; return how far, and the records."""
     topic, heard = scene.address.positions, deque[KafkaError](maxlen=1)
     verb, reached, records = f"read the topic {topic}", dict(starts), list[tuple[str, _Record]]()
     consumer = Consumer(

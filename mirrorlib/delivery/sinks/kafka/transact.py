@@ -114,15 +114,10 @@ class Transactions:
             self._producer.init_transactions(self._timeout)
 
     def send_window(self, messages: Iterable[Message], headers: Headers, position: Message) -> int:
-        """Send messages to the table's topic, and the window's position to theirs, in one transaction.
+        """Send messages to the table's topic, and the window's position to theirs, in one transaction; count rows.
 
-        Returns:
-            how many rows the messages told.
-
-        Raises:
-            TableBusyError: somebody has begun to send for the stream since.
-            StoreError: nothing of it is visible; or, where it says so, nobody knows.
-
+        Raises `TableBusyError` where somebody has begun to send for the stream since, and `StoreError` where nothing
+        of it is visible; or, where it says so, nobody knows.
         """
         try:
             self._producer.begin_transaction()

@@ -26,30 +26,20 @@ ANEW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A window as a change file's batch id names it.
-
-    Attributes:
-        stream: the stream's uuid.
-        began_at: when the stream began.
-        number: the window's number in it.
-        table_id: the Delta table's id.
-        until: the window's last version.
-        ordinal: the stream's number among the consumer's; 0 where an older version has not said it.
-        columns: the source's; empty likewise.
-        physical: which physical column each name stands for; empty likewise.
-
-    """
+    """A window as a change file's batch id names it."""
 
     consumer: str
     table: str
-    stream: str
-    began_at: str
-    number: int
-    table_id: str
-    until: int
+    stream: str  # the stream's uuid
+    began_at: str  # when the stream began
+    number: int  # the window's number in it
+    table_id: str  # the Delta table's id
+    until: int  # the window's last version
     keys: tuple[str, ...]
+    # The stream's number among the consumer's; 0 where an older version has not said it.
     ordinal: int = 0
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # the source's; empty likewise
+    # Which physical column each name stands for; empty likewise.
     physical: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -90,13 +80,7 @@ def read_batch(claim: Claim | None) -> Batch | None:
 
 
 def check_follows(number: int, last: Batch | None, place: FileSequence, delivery: Delivery) -> None:
-    """See that a window may follow on the newest change file of the table's folder, or be the first.
-
-    Raises:
-        LandingZoneError: that is somebody else's, or the window is not the next to it.
-        TableBusyError: a later stream of the consumer writes there.
-
-    """
+    """See that a window may follow on the newest change file of the table's folder, or be the first."""
     stream, plan = delivery.stream, delivery.plan
     if not number:
         # A window whose net changes are none is no file.
@@ -140,12 +124,7 @@ def _check_changes(last: Batch, place: FileSequence, delivery: Delivery) -> None
 
 
 def check_columns(last: Batch | None, delivery: Delivery) -> None:
-    """See that changes have the columns that readers hold rows of: those that stay are not told again.
-
-    Raises:
-        SchemaError: one may have been renamed, or stands for another one under its name.
-
-    """
+    """See that changes have the columns that readers hold rows of: those that stay are not told again."""
     if last is None or not last.columns:  # an older version did not say
         return
     columns, stream = delivery.columns, delivery.stream

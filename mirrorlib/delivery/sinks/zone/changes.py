@@ -43,12 +43,7 @@ def bare_rows(data: pa.Table) -> pa.Table:
 
 
 def change_rows(data: pa.Table, keys: Sequence[str], table: str) -> pa.Table:
-    """Give changes their markers.
-
-    Raises:
-        MarkerError: rows were updated or deleted, and the table has no keys.
-
-    """
+    """Give changes their markers."""
     if not keys:
         if tells_rows(data):
             msg = "rows were updated or deleted, and the table has no keys by which a landing zone could say so"
@@ -139,10 +134,6 @@ def check_all_rows(data: pa.Table, keys: Sequence[str], held: pa.Table, table: s
     """See that whatever a window changed or deleted of a key, all of its rows were.
 
     *held* says how many rows readers hold of its keys, as `COUNT`; of a key that is not among them, none.
-
-    Raises:
-        MarkerError: they were not.
-
     """
     comes = _comes(data)
     settles = pc.not_equal(data[net.KIND], net.INSERT)

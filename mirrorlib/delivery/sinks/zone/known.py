@@ -16,13 +16,12 @@ import hashlib
 import io
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.delivery.sinks.zone.batch import ANEW
+from mirrorlib.delivery.sinks.zone.batch import ANEW, Batch
 from mirrorlib.delivery.sinks.zone.changes import COUNT, count_rows
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.columns import DELETE
@@ -30,9 +29,6 @@ from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import FileSequence, read_claim
 from mirrorlib.landing.publish.rows import MARKER_COLUMN
 from mirrorlib.store import Store, StoredFile
-
-if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.zone.batch import Batch
 
 _GONE = "_mirror_gone"
 _BATCH = b"mirrorlib.batch"
@@ -77,12 +73,7 @@ class KnownKeys:
                 return
 
     def read(self, published: int) -> pa.Table:
-        """Return the keys that readers may hold, in order; *published* is the number of the last change file.
-
-        Raises:
-            LandingZoneError: somebody removed what was noted.
-
-        """
+        """Return the keys that readers may hold, in order; *published* is the number of the last change file."""
         held = self._fold(published)
         if held is None:
             msg = f"the landing zone's folder {self._place.folder} does not tell any more which keys its readers hold"

@@ -171,13 +171,7 @@ class ZoneSink:
 
 
 def open_sink(address: str, mode: str) -> ZoneSink:
-    """Open the landing zone at a URL; there is one mode.
-
-    Raises:
-        LandingZoneError: the URL cannot be opened.
-        StoreError: the volume cannot be opened.
-
-    """
+    """Open the landing zone at a URL; there is one mode."""
     del mode
     if not address:
         msg = "a landing zone is a folder or a URL"
