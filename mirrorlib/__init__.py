@@ -85,6 +85,8 @@ if TYPE_CHECKING:
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.operate.vacuum import vacuum_tables as vacuum
+    from mirrorlib.operate.verify import VerifyReport
+    from mirrorlib.operate.verify import verify_tables as verify
     from mirrorlib.platform import demo as demo  # a module that is public, not a name
     from mirrorlib.platform import notebook as notebook  # the same
     from mirrorlib.platform.session import local_spark
@@ -137,6 +139,7 @@ __all__ = [
     "TableBusyError",
     "TableNameError",
     "TableReport",
+    "VerifyReport",
     "__version__",
     "apply",
     "check",
@@ -173,6 +176,7 @@ __all__ = [
     "union_keyed",
     "untag",
     "vacuum",
+    "verify",
     "watch",
     "write_ledger",
 ]
