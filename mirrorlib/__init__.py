@@ -2,7 +2,7 @@
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
 stands, `ledger` how it came there (`write_ledger` keeps that in tables, `plot_ledger` draws it), `overview` all of
-that at once, `reset` begins a table anew;
+that at once, `verify` whether it holds what its files come to, `reset` begins a table anew;
 `read_feed` and `stream_feed` give what changed in a table and
 `enable_feed` and `enable_by_default` let it be recorded; `export` delivers it to `consumers`, and
 `vacuum` leaves them what they have still to read; `watch` runs `apply` or `export` again and again;

@@ -149,7 +149,7 @@ def test_a_file_that_holds_something_else_is_said_by_name(
     report = mirrorlib.verify(spark, str(zone), target)
 
     assert {"orders": "not verified"} == states(report)
-    assert f"orders: {path.name}: the file is not what was applied" in str(report)
+    assert f"orders: {path.name}: the change file is not what was applied" in str(report)
 
 
 def test_text_that_was_moved_away_is_read_where_it_lies(
