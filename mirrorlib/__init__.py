@@ -2,7 +2,7 @@
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
 stands, `ledger` how it came there (`write_ledger` keeps that in tables, `plot_ledger` draws it), `overview` all of
-that at once, `reset` begins a table anew;
+that at once, `verify` whether it holds what its files come to, `reset` begins a table anew;
 `read_feed` and `stream_feed` give what changed in a table and
 `enable_feed` and `enable_by_default` let it be recorded; `export` delivers it to `consumers`, and
 `vacuum` leaves them what they have still to read; `watch` runs `apply` or `export` again and again;
@@ -85,6 +85,8 @@ if TYPE_CHECKING:
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.operate.vacuum import vacuum_tables as vacuum
+    from mirrorlib.operate.verify import VerifyReport
+    from mirrorlib.operate.verify import verify_tables as verify
     from mirrorlib.platform import demo as demo  # a module that is public, not a name
     from mirrorlib.platform import notebook as notebook  # the same
     from mirrorlib.platform.session import local_spark
@@ -137,6 +139,7 @@ __all__ = [
     "TableBusyError",
     "TableNameError",
     "TableReport",
+    "VerifyReport",
     "__version__",
     "apply",
     "check",
@@ -173,6 +176,7 @@ __all__ = [
     "union_keyed",
     "untag",
     "vacuum",
+    "verify",
     "watch",
     "write_ledger",
 ]

@@ -34,6 +34,7 @@ examples:
   mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
   mirrorlib consumers /data/tables                 who is delivered to, and how far is each?
   mirrorlib lineage /data/tables                   where do tables come from, and with which keys?
+  mirrorlib verify /data/landing /data/tables      do tables hold what their files come to?
   mirrorlib check /data/landing --strict           is the zone as it has to be?
   mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
 
@@ -54,6 +55,7 @@ _COMMANDS = {
     "consumers": ("export", "show who is delivered to, and how far each has come"),
     "vacuum": ("export", "remove files that nobody needs any more"),
     "lineage": ("ledger", "show where tables come from and go to, with the keys on each way"),
+    "verify": ("ledger", "compare tables with what their landing files come to"),
     "check": ("check", "review a landing zone as a strict reader"),
     "reset": ("apply", "start one table over"),
     "publish": ("publish", "put the rows of files into a landing zone"),

@@ -35,13 +35,13 @@ from mirrorlib.events import Event, Observer, unobserved
 from mirrorlib.tabular import Cell, Tabular
 
 _WORDS = {
-    "green": ("current", "insert", "after", "enabled", "vacuumed", "ready"),
+    "green": ("current", "insert", "after", "enabled", "vacuumed", "ready", "equal"),
     "yellow": ("behind", "update", "busy"),
     "red": ("delete", "before"),
     "cyan": ("waiting", "delivering"),
     "magenta": ("gone",),
     "bold yellow": ("blocked", "expiring"),
-    "bold red": ("failed", "refused", "expired"),
+    "bold red": ("failed", "refused", "expired", "different", "not verified"),
 }
 _COLOURS = {word: colour for colour, words in _WORDS.items() for word in words}
 _DOING = {

@@ -1,10 +1,10 @@
-"""`mirrorlib ledger` and `lineage`: what was applied, batch by batch, and where tables come from and go to."""
+"""`mirrorlib ledger`, `lineage` and `verify`: what was applied, where tables come from, and whether they hold that."""
 
 from __future__ import annotations
 
 import argparse
 
-from mirrorlib.cli.arguments import MEMORY, TABLES, TARGET
+from mirrorlib.cli.arguments import MEMORY, PLACE, TABLES, TARGET
 from mirrorlib.cli.command import Command, call
 from mirrorlib.cli.watch import start_spark
 from mirrorlib.operate.ledger import LAST
@@ -30,6 +30,12 @@ def _ledger(arguments: argparse.Namespace) -> Report:
     return call(write_ledger, arguments, spark=start_spark(arguments, arguments.to))
 
 
+def _verify(arguments: argparse.Namespace) -> Report:
+    from mirrorlib.operate.verify import verify_tables
+
+    return call(verify_tables, arguments, spark=start_spark(arguments))
+
+
 LEDGER = Command(
     more="With --to, batches and changes of state that are not there yet are added to two Delta tables, "
     "mirrorlib_ledger and mirrorlib_events; without it, no Spark is needed.",
@@ -48,4 +54,19 @@ LINEAGE = Command(
     more="Landing zones, mirrors, derived tables and consumers, as of their last runs. Needs no Spark.",
     arguments=TARGET,
     run=_lineage,
+)
+VERIFY = Command(
+    more="Reads the landing files again that were applied, folds them by other code than apply does, and compares that "
+    "with each table as it is now, whoever wrote it. Where files are gone, it goes on from the version that was found "
+    "equal last. Exit codes: 0 all is equal, 1 something differs or could not be verified, 2 wrong usage.",
+    arguments={
+        **PLACE,
+        **TARGET,
+        "--sample SHARE": "look at this share of the keys only (default: 1)",
+        "--show-values": "tell all values of rows that differ, not only their keys",
+        "--mark": "where files are gone, take the table for right as it is, and verify what comes from now on",
+        **MEMORY,
+    },
+    defaults={"sample": 1.0},
+    run=_verify,
 )

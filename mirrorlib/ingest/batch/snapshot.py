@@ -117,13 +117,13 @@ def _compare(
     others = [name for name in rows.columns if name not in keys]
     old = {key: f"_mirror_{place}" for place, key in enumerate(keys)}
     was = table.select(
-        *(f.col(quote(key)).alias(old[key]) for key in keys), _digest(others).alias(_WAS)
+        *(f.col(quote(key)).alias(old[key]) for key in keys), digest(others).alias(_WAS)
     )
     # "=" joins faster, and is the same where no key is NULL.
     null_keys = newest.landed[0].null_keys > 0
     pairs = [(f.col(quote(key)), f.col(old[key])) for key in keys]
     same = [one.eqNullSafe(other) if null_keys else one == other for one, other in pairs]
-    joined = rows.withColumn(_HERE, _digest(others)).join(was, reduce(and_, same), "full_outer")
+    joined = rows.withColumn(_HERE, digest(others)).join(was, reduce(and_, same), "full_outer")
     here, there = f.col(_HERE), f.col(_WAS)
     values = [
         f.when(here.isNull(), f.col(old[name])).otherwise(f.col(quote(name))).alias(name)
@@ -135,7 +135,7 @@ def _compare(
     return joined.select(*values, op.cast("tinyint").alias(OP)).where(f.col(OP).isNotNull())
 
 
-def _digest(names: Sequence[str]) -> SparkColumn:
+def digest(names: Sequence[str]) -> SparkColumn:
     """Return 96 bits of a row's values: what has to be moved of the table's rows for them to be compared.
 
     Spark's hashes pass NULLs over, so which values are NULL is hashed with them, as the bits of longs: to hash a

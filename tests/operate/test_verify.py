@@ -1,0 +1,310 @@
+"""A table is compared with what its landing files come to, told anew; what differs is named, what cannot be told is said."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
+
+import pytest
+
+import mirrorlib
+from mirrorlib.cli.main import main
+from mirrorlib.errors import JournalError, LandingZoneError
+from mirrors import Mirror
+from test_apply_property import CUTS, LOGS_PER_ZONE, all_logs, apply_once, publish
+from zones import ZoneWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from logs import Log
+
+Named = list[tuple[dict[str, Any], str]]
+
+
+def named(report: mirrorlib.VerifyReport, table: str) -> Named:
+    """Give the differences of one table: key and what is wrong with it."""
+    (told,) = (one for one in report.tables if one.table == table)
+    return [(dict(one.key), one.what) for one in told.differences]
+
+
+def states(report: mirrorlib.VerifyReport) -> dict[str, str]:
+    """Give the state of each table."""
+    return {table.table: table.state for table in report.tables}
+
+
+def test_one_changed_row_is_found_and_named(
+    spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its key and the columns that differ; with its values only where they are asked for; exit code 1."""
+    orders = zone.table("orders", keys=["id"], schema="dbo")
+    orders.file(
+        [{"id": 1, "v": 1, "w": "a"}, {"id": 2, "v": 2, "w": "b"}, {"id": 3, "v": None, "w": "c"}]
+    )
+    orders.file(
+        [{"id": 1, "v": 5, "w": "d"}, {"id": 2}, {"id": 4, "v": 4, "w": "e"}], markers=[1, 2, 4]
+    )
+    mirrorlib.apply(spark, str(zone), target)
+    command = ["verify", str(zone), target, "--json"]
+
+    assert 0 == main(command)
+    (equal,) = json.loads(capsys.readouterr().out)["tables"]
+    spark.sql(f"UPDATE delta.`{target}/dbo/orders` SET w = 'secret' WHERE id = 4")
+    assert 1 == main(command)
+    (different,) = json.loads(capsys.readouterr().out)["tables"]
+    shown = str(mirrorlib.verify(spark, str(zone), target, show_values=True))
+
+    facts = ("table", "state", "version", "files", "expected", "found", "differences", "reasons")
+    assert ["dbo/orders", "equal", 1, 2, 3, 3, [], []] == [equal[name] for name in facts]
+    assert [{"key": {"id": 4}, "what": "differs in w", "values": {}}] == different["differences"]
+    assert ("different", 2, 3, 3) == tuple(
+        different[name] for name in ("state", "version", "expected", "found")
+    )
+    assert "secret" not in json.dumps(different)
+    assert shown.endswith("\ndbo/orders: id = 4 differs in w: w e -> secret")
+
+
+def test_whatever_was_done_to_a_table_is_named(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """A row that is gone, or was doubled; one of a NULL key, of a key that is there twice, of no key at all."""
+    statements = {
+        "gone": "DELETE FROM {} WHERE id = 2",
+        "doubled": "INSERT INTO {} SELECT * FROM {} WHERE id = 1",
+        "null": "UPDATE {} SET v = 9 WHERE id IS NULL",
+        "twice": "UPDATE {} SET v = 9 WHERE v = 2",
+        "keyless": "UPDATE {} SET id = 9 WHERE v IS NULL",
+        "untouched": "OPTIMIZE {}",
+    }
+    for name in statements:
+        table = zone.table(name, keys=[] if name == "keyless" else ["id"])
+        table.file([{"id": 1, "v": 1}, {"id": None, "v": 1}, {"id": 2, "v": None}])
+        twos = [{"id": 2, "v": 1}, {"id": 2, "v": 2}]
+        table.file(twos, None if name == "keyless" else [0, 0] if name == "twice" else [1, 1])
+    mirrorlib.apply(spark, str(zone), target)
+
+    before = mirrorlib.verify(spark, str(zone), target)
+    for name, statement in statements.items():
+        spark.sql(statement.replace("{}", f"delta.`{target}/{name}`"))
+    after = mirrorlib.verify(spark, str(zone), target)
+
+    assert dict.fromkeys(statements, "equal") == states(before)
+    assert [({"id": 2}, "is missing")] == named(after, "gone")
+    assert [({"id": 1}, "is not expected")] == named(after, "doubled")
+    assert [({"id": None}, "differs in v")] == named(after, "null")
+    assert [({"id": 2}, "differs in v")] == named(after, "twice")
+    assert [({}, "is missing"), ({}, "is not expected")] == named(after, "keyless")
+    assert "equal" == states(after)["untouched"]
+
+
+def test_files_that_are_gone_are_said_by_name(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Then the version that was found equal takes their place, or one that somebody marks; what came since is verified."""
+    orders, parts = (zone.table(name, keys=["id"]) for name in ("orders", "parts"))
+    files = [orders.file([{"id": 1, "v": 1}, {"id": 2, "v": 1}]), parts.file([{"id": 1, "v": 1}])]
+    mirrorlib.apply(spark, str(zone), target)
+    assert mirrorlib.verify(spark, str(zone), target, tables=["orders"]).ok
+    orders.file([{"id": 1, "v": 2}, {"id": 3, "v": 2}], markers=[1, 1])
+    parts.file([{"id": 1, "v": 2}], markers=[1])
+    mirrorlib.apply(spark, str(zone), target)
+    for path in files:
+        path.unlink()
+
+    first = mirrorlib.verify(spark, str(zone), target)
+    marked = mirrorlib.verify(spark, str(zone), target, tables=["parts"], mark=True)
+    parts.file([{"id": 2, "v": 3}], markers=[4])
+    mirrorlib.apply(spark, str(zone), target)
+    spark.sql(f"UPDATE delta.`{target}/orders` SET v = 7 WHERE id = 2")
+    last = mirrorlib.verify(spark, str(zone), target)
+
+    assert {"orders": "equal", "parts": "not verified"} == states(first)
+    assert ([1, None], [1, 0]) == (
+        [one.since for one in first.tables],
+        [one.files for one in first.tables],
+    )
+    assert "from version 1 on, which was verified at" in first.tables[0].reasons[0]
+    assert f"not verified: parts: {files[1].name}: the change file is gone" in str(first)
+    assert not first.ok
+    assert marked.ok
+    assert {"orders": "different", "parts": "equal"} == states(last)
+    assert [({"id": 2}, "differs in v")] == named(last, "orders")
+    assert 2 == last.tables[1].since
+
+
+def test_a_file_that_holds_something_else_is_said_by_name(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """A table is not compared with what was never applied to it."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    mirrorlib.apply(spark, str(zone), target)
+    path = orders.replace(1, [{"id": 2}])
+
+    report = mirrorlib.verify(spark, str(zone), target)
+
+    assert {"orders": "not verified"} == states(report)
+    assert f"orders: {path.name}: the change file is not what was applied" in str(report)
+
+
+def test_text_that_was_moved_away_is_read_where_it_lies(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """`--cleanup move` leaves the newest file; what text was staged for Spark does not stay."""
+    columns = [{"Name": name, "DataType": "Int32"} for name in ("id", "v")]
+    more = {"FileFormat": "CSV", "SchemaDefinition": {"Columns": columns}}
+    orders = zone.table("orders", keys=["id"], metadata=more)
+    for number, line in enumerate(("1,1,0", "1,2,1", "2,3,4"), start=1):
+        text = f"id,v,__rowMarker__\r\n{line}\r\n"
+        (orders.folder / f"{number:020d}.csv").write_text(text, newline="")
+    mirrorlib.apply(spark, str(zone), target, cleanup="move", settle=0)
+
+    report = mirrorlib.verify(spark, str(zone), target)
+
+    assert 1 == len(list(orders.folder.glob("*.csv")))
+    assert ("equal", 3, 2) == (
+        report.tables[0].state,
+        report.tables[0].files,
+        report.tables[0].found,
+    )
+    kept = Path(target) / "_mirrorlib" / "verified"
+    assert ["orders.json"] == [path.name for path in kept.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "options, files", [({"conditional_updates": True}, 2), ({"snapshots": True}, 1)]
+)
+def test_batches_count_by_their_own_policies(
+    spark: SparkSession, zone: ZoneWriter, target: str, options: Mapping[str, Any], files: int
+) -> None:
+    """An update counts only if it is greater; of snapshots, the last one alone is read."""
+    orders = zone.table("orders", keys=["id"], metadata={"ConditionalUpdateColumn": "n"})
+    markers = None if "snapshots" in options else [4, 4, 4, 0, 1]
+    orders.file([{"id": 1, "n": 5}, {"id": 2, "n": 5}, {"id": None, "n": None}])
+    some = [(1, 4), (2, 6), (3, None), (4, 1), (5, 1)]
+    orders.file([{"id": key, "n": value} for key, value in some], markers)
+    mirrorlib.apply(spark, str(zone), target, max_files=1, **options)
+
+    report = mirrorlib.verify(spark, str(zone), target)
+
+    assert ("equal", files) == (report.tables[0].state, report.tables[0].files), report
+
+
+def test_a_batch_under_way_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    """A runner was killed behind its commit: nobody has written down what became of it, so the version before is told."""
+    mirror = Mirror(spark, tmp_path)
+    mirror.publish()
+    mirror.apply()
+    mirror.publish()
+    mirror.run_until("commit", "after")
+
+    (under_way,) = mirrorlib.verify(spark, str(mirror.zone), mirror.target).tables
+    mirror.apply()
+    (ended,) = mirrorlib.verify(spark, str(mirror.zone), mirror.target).tables
+
+    assert ("equal", 1) == (under_way.state, under_way.files)
+    assert "batch 2 is under way" in under_way.reasons[0]
+    assert ("equal", 2, ()) == (ended.state, ended.files, ended.reasons)
+    assert under_way.version is not None
+    assert ended.version is not None
+    assert under_way.version < ended.version
+
+
+def test_another_life_counts_from_its_first_file(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """What was applied before a reset is forgotten, once the next apply has replaced it."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    mirrorlib.apply(spark, str(zone), target)
+    orders.file([{"id": 2}])
+    mirrorlib.reset(spark, target, "orders", start_at=2)
+
+    before = mirrorlib.verify(spark, str(zone), target)
+    mirrorlib.apply(spark, str(zone), target)
+    after = mirrorlib.verify(spark, str(zone), target)
+
+    assert "not verified: no batch of the table's present life has been applied" in str(before)
+    assert ("equal", 1, 1) == (after.tables[0].state, after.tables[0].files, after.tables[0].found)
+
+
+def test_a_sample_looks_at_some_keys(spark: SparkSession, zone: ZoneWriter, target: str) -> None:
+    """It says so, and is not remembered as a version that was found equal."""
+    zone.table("orders", keys=["id"]).file([{"id": number} for number in range(1000)])
+    mirrorlib.apply(spark, str(zone), target)
+
+    (told,) = mirrorlib.verify(spark, str(zone), target, sample=0.2).tables
+
+    assert "equal" == told.state
+    assert 100 < told.expected == told.found < 300
+    assert ("a sample: 0.2 of the keys",) == told.reasons
+    assert not (Path(target) / "_mirrorlib" / "verified" / "orders.json").exists()
+
+
+def test_what_is_asked_for_has_to_be_there(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """A target that nothing was applied to, and a table that nobody knows, are mistakes."""
+    zone.table("orders", keys=["id"]).file([{"id": 1}])
+    with pytest.raises(JournalError):
+        mirrorlib.verify(spark, str(zone), target)
+    mirrorlib.apply(spark, str(zone), target)
+
+    with pytest.raises(LandingZoneError, match=r"Correct --table\."):
+        mirrorlib.verify(spark, str(zone), target, tables=["oders"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.thorough("[!1]-*", "1?-*")
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, id=f"{n}-{one.name}") for n, one in enumerate(CUTS)]
+)
+def test_whatever_is_published_and_however_it_is_cut(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Tables of made-up logs are equal to their files; then one row of each is changed by others, and named."""
+    cut = CUTS[number]
+    if cut.large:
+        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
+    logs = all_logs()[number * LOGS_PER_ZONE :][:LOGS_PER_ZONE]
+    zone, target = ZoneWriter(tmp_path / "zone"), tmp_path / "target"
+    for last in (cut.first, 100):
+        for place, log in enumerate(logs):
+            table = zone.table(f"t{place}", with_metadata=last == cut.first, by_time=cut.by_time)
+            table.last = 0 if last == cut.first else min(cut.first, len(log.files))
+            publish(table, log, cut, last)
+        assert {} == apply_once(spark, zone, target, cut)
+
+    equal = mirrorlib.verify(spark, str(zone), str(target), show_values=True)
+    keys = {f"t{place}": tamper(spark, target / f"t{place}", log) for place, log in enumerate(logs)}
+    different = mirrorlib.verify(spark, str(zone), str(target))
+
+    assert equal.ok, equal
+    for table, key in keys.items():
+        assert ("equal" if key is None else "different") == states(different)[table], different
+        assert ([] if key is None else [key]) == [told for told, _ in named(different, table)]
+
+
+def tamper(spark: SparkSession, table: Path, log: Log) -> dict[str, Any] | None:
+    """Let somebody else give a row another value, or delete it where it has no value but its key; return its key."""
+    frame = spark.read.format("delta").load(str(table))
+    columns = [f"`{name}`" for name in frame.columns]
+    hashed = f"xxhash64({', '.join([*columns, *(f'isnull({name})' for name in columns)])})"
+    rows = frame.selectExpr("*", f"{hashed} AS hash").collect()
+    if not rows:
+        return None
+    row = random.Random(len(rows)).choice(rows).asDict()
+    keys = {key.strip().lower() for key in log.keys}
+    others = [name for name in frame.columns if name.lower() not in keys and row[name] is not None]
+    what = f"UPDATE {{}} SET `{others[0]}` = NULL" if others else "DELETE FROM {}"
+    spark.sql(f"{what.format(f'delta.`{table}`')} WHERE {hashed} = {row['hash']}")
+    named = {name: row[name] for name in frame.columns if name.lower() in keys}
+    # A report has values as JSON has them.
+    plain = (type(None), int, str)
+    return {name: value if isinstance(value, plain) else ANY for name, value in named.items()}
