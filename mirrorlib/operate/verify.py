@@ -16,7 +16,7 @@ from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import find_column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import FileChangedError, ForeignWriteError, JournalError, LandingZoneError
+from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError, LandingZoneError
 from mirrorlib.feed.changes import Change
 from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows
@@ -207,7 +207,7 @@ class _Look:
         told, since = Verified(table=self.name.shown, state="marked", version=version), None
         try:
             opened = open_files(self.zone, self.name, entries)
-        except FileChangedError as exc:
+        except ChangeFileError as exc:
             if mark:
                 kept.write_status(path, {**right, "how": "marked"})
                 return replace(told, reasons=(f"taken for right from now on; not verified: {exc}",))

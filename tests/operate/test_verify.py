@@ -153,9 +153,12 @@ def test_a_file_that_holds_something_else_is_said_by_name(
     path = orders.replace(1, [{"id": 2}])
 
     report = mirrorlib.verify(spark, str(zone), target)
+    orders.garbage(1)
+    marked = mirrorlib.verify(spark, str(zone), target, mark=True)
 
     assert {"orders": "not verified"} == states(report)
     assert f"orders: {path.name}: the change file is not what was applied" in str(report)
+    assert {"orders": "marked"} == states(marked)
 
 
 def test_text_that_was_moved_away_is_read_where_it_lies(
