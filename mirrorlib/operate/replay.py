@@ -35,12 +35,12 @@ from mirrorlib.names import TableName
 from mirrorlib.store import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 Opened: TypeAlias = tuple[Source, Landed]
 _DELETES, _BEFORE, _FINAL = "_mirror_deletes", "_mirror_before", "_mirror_final"
 SIDE = "_mirror_side"  # -1 for a row that is found, 1 for one that takes such a row back, as logs of changes have
-_WANTED, _HASH, _BUCKET = "_mirror_wanted", "_mirror_hash", "_mirror_bucket"
+_WANTED, _HASH = "_mirror_wanted", "_mirror_hash"
 _BUCKETS = 4096
 _LOOKED_AT = 200_000  # rows of both sides, in buckets that differ
 _NAMED = 10  # keys that differ
@@ -145,7 +145,7 @@ def read_files(
 def replay_rows(
     rows: DataFrame, keys: Sequence[str], values: Sequence[str], conditional: str | None = None
 ) -> DataFrame:
-    """Tell what rows with `MARKER`, `ORDER` and maybe `SET` come to in an empty table; *values* are kept of them.
+    """Tell what rows with `MARKER`, `ORDER` and maybe `SET` come to in an empty table; *keys* and *values* are kept.
 
     A row is born into the table if it is an insert, or an update that finds none: the first of its key, or the first
     behind a delete. It lives if no delete follows, and ends as the newest update that follows; as the one with the
@@ -154,19 +154,26 @@ def replay_rows(
     """
     by_key = f"PARTITION BY {', '.join(map(quote, keys))} ORDER BY {ORDER} DESC"
     back = f"OVER ({by_key} ROWS UNBOUNDED PRECEDING)"
-    partial, by = SET in rows.columns, quote(conditional or "")
-    told, final = list[str](), list[str]()
+    by, told, final = quote(conditional or ""), list[str](), [*map(quote, keys)]
     for place, value in enumerate(values):
-        name, best = quote(value), f"{_FINAL}_{place}"
-        sets = f" AND {SET}[{place}]" if partial else ""
-        updates = f"if({MARKER} NOT IN ({INSERT}, {DELETE}){sets}, struct({{}} AS value), NULL)"
-        own = name if value in keys or not partial else f"if({MARKER} = {INSERT}, {name}, NULL)"
+        if value in keys:
+            continue
+        name, best, updates = (
+            quote(value),
+            f"{_FINAL}_{place}",
+            f"{MARKER} NOT IN ({INSERT}, {DELETE})",
+        )
+        own, counts = name, f"{best} IS NOT NULL"
+        if SET in rows.columns:
+            updates += f" AND {SET}[{place}]"
+            own = f"if({MARKER} = {INSERT}, {name}, NULL)"
         if conditional is None:
-            told.append(f"first_value({updates.format(name)}, true) {back} AS {best}")
-            counts = f"{best} IS NOT NULL"
+            told.append(
+                f"first_value(if({updates}, struct({name} AS value), NULL), true) {back} AS {best}"
+            )
         else:
-            rank = f"{by} AS by, -{ORDER} AS place, {name}"
-            told.append(f"max({updates.format(rank)}) {back} AS {best}")
+            rank = f"struct({by} AS by, -{ORDER} AS place, {name} AS value)"
+            told.append(f"max(if({updates}, {rank}, NULL)) {back} AS {best}")
             counts = f"coalesce({best}.by > {by}, {best}.by IS NOT NULL AND {by} IS NULL)"
         final.append(f"if({counts}, {best}.value, {own}) AS {name}")
     before = f"coalesce(lead({MARKER}) OVER ({by_key}), {DELETE}) AS {_BEFORE}"
@@ -178,7 +185,7 @@ def replay_rows(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """How many rows have to be there, how many are, and the first that differ as changes; there may be *more*."""
+    """How many rows have to be there, how many are, and the first that differ, as changes; there may be *more*."""
 
     expected: int
     found: int
@@ -212,7 +219,7 @@ class Sides:
         side, hashed = f.col(SIDE), f.col(_HASH)
         halves = (hashed.bitwiseAND(0xFFFFFFFF), f.shiftright(hashed, 32))  # whose sums stay longs
         sums = [f.sum(_WANTED), f.sum(SIDE), *(f.sum(side * half) for half in halves)]
-        told = self._both([_HASH, _BUCKET]).groupBy(_BUCKET).agg(*sums).collect()
+        told = self._both([*self.keys, _HASH]).groupBy(self._bucket()).agg(*sums).collect()
         expected, net = (sum(row[place] for row in told) for place in (1, 2))
         differing = sorted(row[0] for row in told if any(row[2:]))
         each = max(1, (2 * expected - net) // max(len(told), 1))
@@ -222,27 +229,31 @@ class Sides:
             expected=expected,
             found=expected - net,
             changes=first,
-            more=more or len(looked) < len(differing),
+            more=more or len(looked) < len(differing) or len(differing) > 0 == len(first),
         )
 
-    def _both(self, values: Sequence[str], buckets: Sequence[int] | None = None) -> DataFrame:
-        """Put both sides together: of each row `SIDE`, `_WANTED` and *values*, which are columns, hash or bucket."""
+    def _both(self, values: Sequence[str], buckets: Sequence[int] = ()) -> DataFrame:
+        """Put both sides together, or some buckets of them: of each row `SIDE`, `_WANTED` and *values*."""
         from pyspark.sql import functions as f
 
         hashed = digest(self.columns)["long"]
-        by = f.xxhash64(*map(quote, self.keys)) if self.keys else hashed
-        helpers = {_BUCKET: f.pmod(by, f.lit(_BUCKETS)), _HASH: hashed}
-        wanted = f.col(_BUCKET) < max(round(self.sample * _BUCKETS), 1)
-        if buckets is not None:
-            wanted = f.col(_BUCKET).isin(list(buckets))
-        rows, found = (one.withColumns(helpers).where(wanted) for one in (self.rows, self.found))
+        rows, found = (one.withColumn(_HASH, hashed) for one in (self.rows, self.found))
+        if buckets or self.sample < 1:
+            some = buckets or range(max(round(self.sample * _BUCKETS), 1))
+            rows, found = (one.where(self._bucket().isin(*some)) for one in (rows, found))
         if SET in rows.columns:  # the values of a row may come from several
-            rows = replay_rows(rows, self.keys, self.columns).withColumns(helpers)
+            rows = replay_rows(rows, self.keys, self.columns).withColumn(_HASH, hashed)
         elif MARKER in rows.columns:
             rows = replay_rows(rows, self.keys, values, self.conditional)
         names = [quote(name) for name in values]
         rows = rows.select(*names, f.lit(1).alias(SIDE), f.lit(1).alias(_WANTED))
         return rows.unionByName(found.select(*names, SIDE, f.lit(0).alias(_WANTED)))
+
+    def _bucket(self) -> Column:
+        from pyspark.sql import functions as f
+
+        by = f.xxhash64(*map(quote, self.keys)) if self.keys else f.col(_HASH)
+        return f.pmod(by, f.lit(_BUCKETS))
 
     def _first(self, buckets: Sequence[int]) -> tuple[tuple[Change, ...], bool]:
         """Find the first rows in some buckets that one side alone has, two of one key as an update; are there more?"""

@@ -16,13 +16,13 @@ from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import find_column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import FileChangedError, JournalError, LandingZoneError
+from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError, LandingZoneError
 from mirrorlib.feed.changes import Change
 from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows
 from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Policies, new_attempt, now
+from mirrorlib.journal.entries import Entry, new_attempt, now
 from mirrorlib.journal.plan_log import Values
 from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches
@@ -207,7 +207,7 @@ class _Look:
         told, since = Verified(table=self.name.shown, state="marked", version=version), None
         try:
             opened = open_files(self.zone, self.name, entries)
-        except FileChangedError as exc:
+        except ChangeFileError as exc:
             if mark:
                 kept.write_status(path, {**right, "how": "marked"})
                 return replace(told, reasons=(f"taken for right from now on; not verified: {exc}",))
@@ -219,11 +219,11 @@ class _Look:
             opened = open_files(self.zone, self.name, entries[ends.index(known["batch"]) + 1 :])
         stage = Stage(spark=self.spark, state=self.state, folder=f"verified/{new_attempt()}")
         try:
-            sides, left = self._sides(stage, opened, entries[-1].plan.policies, version, since)
+            sides, left = self._sides(stage, opened, entries[-1], version, since)
             compared = sides.compare()
         finally:
             self.state.delete_folder(stage.folder)
-        equal = not compared.changes
+        equal = not (compared.changes or compared.more)
         if equal and self.sample == 1:
             kept.write_status(path, {**right, "how": "verified"})
         reasons += [f"a sample: {self.sample:g} of the keys"] if self.sample < 1 else []
@@ -256,11 +256,11 @@ class _Look:
         self,
         stage: Stage,
         opened: Sequence[Opened],
-        policies: Policies,
+        last: Entry,
         version: int,
         since: int | None,
     ) -> tuple[Sides, list[str]]:
-        """Read both sides, and name the columns that are left out; *policies* are those of the last batch."""
+        """Read both sides, and name the columns that are left out; *last* is the newest batch."""
         from pyspark.sql import functions as f
 
         conditional = {source.policies.conditional or "" for source, _ in opened} or {""}
@@ -272,6 +272,14 @@ class _Look:
         rows = read_rows(self.spark, self.table, version)
         start = None if since is None else read_rows(self.spark, self.table, since)
         every = to_columns(rows.dtypes)
+        gone = (
+            [name for name, _ in last.done.columns if not find_column(every, name)]
+            if last.done
+            else []
+        )
+        if gone:
+            msg = "the table lacks a column that it had after its last batch"
+            raise ForeignWriteError(msg, table=self.name.shown, column=gone[0])
         # What was rescued names files by where they lay when they were applied.
         columns = tuple(column for column in every if column.name != RESCUED)
         by = find_column(columns, conditional.pop())
@@ -279,7 +287,7 @@ class _Look:
             rows=read_files(stage, opened, columns, start),
             found=rows.withColumn(SIDE, f.lit(-1)),
             columns=tuple(column.name for column in columns),
-            keys=spelled_keys(columns, policies.keys),
+            keys=spelled_keys(columns, last.plan.policies.keys),
             conditional=by.name if by else None,
             sample=self.sample,
         )

@@ -80,6 +80,7 @@ def test_whatever_was_done_to_a_table_is_named(
         "twice": "UPDATE {} SET v = 9 WHERE v = 2",
         "keyless": "UPDATE {} SET id = 9 WHERE v IS NULL",
         "untouched": "OPTIMIZE {}",
+        "narrower": "ALTER TABLE {} DROP COLUMN v",
     }
     for name in statements:
         table = zone.table(name, keys=[] if name == "keyless" else ["id"])
@@ -90,7 +91,11 @@ def test_whatever_was_done_to_a_table_is_named(
 
     before = mirrorlib.verify(spark, str(zone), target)
     for name, statement in statements.items():
-        spark.sql(statement.replace("{}", f"delta.`{target}/{name}`"))
+        place = f"delta.`{target}/{name}`"
+        if name == "narrower":
+            mapped = "'delta.columnMapping.mode' = 'name', 'delta.enableChangeDataFeed' = 'false'"
+            spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ({mapped})")
+        spark.sql(statement.replace("{}", place))
     after = mirrorlib.verify(spark, str(zone), target)
 
     assert dict.fromkeys(statements, "equal") == states(before)
@@ -100,6 +105,7 @@ def test_whatever_was_done_to_a_table_is_named(
     assert [({"id": 2}, "differs in v")] == named(after, "twice")
     assert [({}, "is missing"), ({}, "is not expected")] == named(after, "keyless")
     assert "equal" == states(after)["untouched"]
+    assert "not verified: narrower: column v: the table lacks a column" in str(after)
 
 
 def test_files_that_are_gone_are_said_by_name(
@@ -147,9 +153,12 @@ def test_a_file_that_holds_something_else_is_said_by_name(
     path = orders.replace(1, [{"id": 2}])
 
     report = mirrorlib.verify(spark, str(zone), target)
+    orders.garbage(1)
+    marked = mirrorlib.verify(spark, str(zone), target, mark=True)
 
     assert {"orders": "not verified"} == states(report)
     assert f"orders: {path.name}: the change file is not what was applied" in str(report)
+    assert {"orders": "marked"} == states(marked)
 
 
 def test_text_that_was_moved_away_is_read_where_it_lies(
