@@ -201,13 +201,8 @@ def test_two_runners_started_at_once_share_the_work_and_every_file_has_one_effec
     assert [3] * 2 == [len(batches_of(target / table.writer.name)) for table in zone.tables]
 
 
-@pytest.mark.parametrize(
-    "killed",
-    [
-        pytest.param(False, id="both-end", marks=pytest.mark.thorough),
-        pytest.param(True, id="one-is-killed"),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("killed", [False, True], ids=["both-end", "one-is-killed"])
 def test_two_runners_of_disjoint_patterns_leave_each_other_alone(
     spark: SparkSession, tmp_path: Path, *, killed: bool
 ) -> None:

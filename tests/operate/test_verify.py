@@ -270,7 +270,7 @@ def test_what_is_asked_for_has_to_be_there(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.thorough("[!1]-*", "1?-*")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "number", [pytest.param(n, id=f"{n}-{one.name}") for n, one in enumerate(CUTS)]
 )
