@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import clock
 import pyarrow as pa
 from data import make_changes, make_rows, mark, write_file, write_load
+from workloads import timed
 
 import mirrorlib
 from mirrorlib.operate.verify import VerifyReport
@@ -67,13 +68,6 @@ def scan(*sides: DataFrame) -> None:
     for side in sides:
         half = f.xxhash64(*side.columns).bitwiseAND(0xFFFFFFFF)
         side.agg(f.count(f.lit(1)), f.sum(half)).collect()
-
-
-def timed(call: Callable[[], object]) -> float:
-    """Return seconds."""
-    began = clock.read()
-    call()
-    return clock.read() - began
 
 
 def measure(spark: SparkSession, folder: Path, name: str, rows: int, rounds: int) -> None:

@@ -140,7 +140,7 @@ def find_mirror(place: str, table: str, *, catalog: str | None, state: str | Non
         all_of_it = map(TableName.from_segment, listed.folders if listed else ())
         names = [each for each in all_of_it if fold_name(each.table) == fold_name(name.table)]
     journals = [Journal(store, each) for each in names]
-    newest = [one.newest(lives[-1]) for one in journals if (lives := one.lives())]
+    newest = [one.newest_of(one.lives()) for one in journals]
     applied = (entry for entry in newest if entry is not None)
     entry = max(applied, key=lambda one: one.done.finished_at if one.done else "", default=None)
     keys = entry.plan.policies.keys if entry is not None else ()

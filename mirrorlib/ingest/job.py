@@ -196,7 +196,7 @@ def _is_of(job: Job, name: TableName) -> bool:
     journal = Journal(job.state, name)
     try:
         lives = journal.lives()
-        entry = journal.newest(lives[-1]) if lives else None
+        entry = journal.newest_of(lives)
     except MirrorError as exc:
         _LOG.warning("a table that is not in the zone: %s", exc)
         return False

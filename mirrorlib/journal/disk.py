@@ -25,7 +25,7 @@ Protocol: docs/architecture.md, "The commit protocol".
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mirrorlib.errors import JournalError, StoreError
@@ -114,6 +114,10 @@ class Journal:
     def newest(self, life: Life) -> Entry | None:
         """Return the newest batch of a life; None before the first plan."""
         return self._plans(life).newest()
+
+    def newest_of(self, lives: Sequence[Life]) -> Entry | None:
+        """Return the newest batch of the present life, the last one; None before the first life or plan."""
+        return self.newest(lives[-1]) if lives else None
 
     def write_plan(self, life: Life, plan: Plan) -> Plan:
         """Write a plan unless its batch has one; return the plan that counts."""

@@ -124,7 +124,7 @@ def _mirrors(place: Target, state: Store) -> Iterator[Edge]:
         with contextlib.suppress(TableNameError):  # somebody else's folder
             name = TableName.from_segment(segment)
             journal = Journal(state, name)
-            entry = journal.newest(lives[-1]) if (lives := journal.lives()) else None
+            entry = journal.newest_of(journal.lives())
             if entry is not None:
                 keys, policy = entry.plan.policies.keys, entry.plan.policies.insert_policy
                 yield Edge(

@@ -88,8 +88,12 @@ def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[O
 def _open(zone: Store, name: TableName, entry: Entry, places: Sequence[str]) -> Iterator[Opened]:
     source = Source(zone=zone, table=name.shown, folder=name.folder, policies=entry.plan.policies)
     for planned in entry.plan.files:
-        stored = [one for place in places if (one := zone.stat(f"{place}/{planned.name}"))]
-        for one in stored:
+        msg = "the change file is gone"
+        for place in places:
+            one = zone.stat(f"{place}/{planned.name}")
+            if one is None:
+                continue
+            msg = "the change file is not what was applied"
             landed = read_landed(source, replace(one, below=planned.name), decode=False)
             # Earlier versions kept no fingerprint of what a file holds.
             same_file = not planned.fingerprint and one.etag == planned.etag
@@ -97,7 +101,6 @@ def _open(zone: Store, name: TableName, entry: Entry, places: Sequence[str]) -> 
                 yield source, landed
                 break
         else:
-            msg = "the change file is not what was applied" if stored else "the change file is gone"
             step = "Bring it back, or verify only what comes from now on: --mark"
             raise FileChangedError(msg, table=name.shown, file=planned.name, next_step=step)
 

@@ -170,7 +170,7 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
     """Read how a table stands; None where it has no folder, and never began."""
     journal = Journal(state, name)
     lives = journal.lives()
-    entry = journal.newest(lives[-1]) if lives else None
+    entry = journal.newest_of(lives)
     word = journal.read_status()
     status = _from_word(name, word)
     if entry is not None:

@@ -16,7 +16,7 @@ from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import find_column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError, LandingZoneError
+from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError
 from mirrorlib.feed.changes import Change
 from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows
@@ -25,7 +25,7 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, new_attempt, now
 from mirrorlib.journal.plan_log import Values
 from mirrorlib.landing.plain import RESCUED
-from mirrorlib.names import TableName, matches
+from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import list_applied
 from mirrorlib.operate.replay import SIDE, Opened, Sides, list_batches, open_files, read_files
 from mirrorlib.store import PathOrUrl, Store, open_store
@@ -159,15 +159,14 @@ def verify_tables(
 
     Raises:
         JournalError: nothing has ever been applied to this target.
-        LandingZoneError: no table of it matches.
+        LandingZoneError: a pattern matches none of its tables, or it has none.
 
     """
     place = Target.of(target, catalog=catalog, state=state)
     zone, store = open_store(landing_zone), open_store(place.state)
-    names = [name for name in list_applied(store) if matches(name, tables)]
-    if not names:
-        msg = "no table that was filled from a landing zone matches"
-        raise LandingZoneError(msg, found=", ".join(tables), next_step="Correct --table.")
+    applied = list_applied(store)
+    refuse_unmatched(tables or ("*",), applied)
+    names = [name for name in applied if matches(name, tables)]
 
     def verify(name: TableName) -> Verified:
         began = time.perf_counter()
@@ -198,8 +197,9 @@ class _Look:
 
     def verify(self, *, mark: bool) -> Verified:
         """Verify it; remember its version where it is equal, or where files are gone and *mark* asks for it."""
-        version, reasons = self._settled()
-        entries = list_batches(Journal(self.state, self.name), version)
+        journal = Journal(self.state, self.name)
+        version, reasons = self._settled(journal)
+        entries = list_batches(journal, version)
         ends = [[one.plan.life, one.plan.batch] for one in entries]
         right = {"version": version, "batch": ends[-1], "at": now()}
         right["table"] = self.table.commits.metadata_at(version).id
@@ -242,11 +242,10 @@ class _Look:
             reasons=(*reasons, *(f"not verified: the column {name}" for name in left)),
         )
 
-    def _settled(self) -> tuple[int, list[str]]:
+    def _settled(self, journal: Journal) -> tuple[int, list[str]]:
         """Return the version to look at, of whose batches it is known how they ended, and what to say of it."""
         newest = self.table.commits.newest  # first, as what is planned after that is not in it
-        journal = Journal(self.state, self.name)
-        entry = journal.newest(lives[-1]) if (lives := journal.lives()) else None
+        entry = journal.newest_of(journal.lives())
         if entry is None or entry.done is not None:
             return newest, []
         before = (entry.plan.previous or {}).get("version", -1)
@@ -272,12 +271,8 @@ class _Look:
         rows = read_rows(self.spark, self.table, version)
         start = None if since is None else read_rows(self.spark, self.table, since)
         every = to_columns(rows.dtypes)
-        gone = (
-            [name for name, _ in last.done.columns if not find_column(every, name)]
-            if last.done
-            else []
-        )
-        if gone:
+        had = last.done.columns if last.done else ()
+        if gone := [name for name, _ in had if not find_column(every, name)]:
             msg = "the table lacks a column that it had after its last batch"
             raise ForeignWriteError(msg, table=self.name.shown, column=gone[0])
         # What was rescued names files by where they lay when they were applied.

@@ -21,7 +21,7 @@ def newest_entry(
     journal: Journal, lives: Sequence[Life], metadata: TableMetadata | None
 ) -> Entry | None:
     """Return the newest batch of the present life; before its first, the one that it follows on."""
-    entry = journal.newest(lives[-1]) if lives else None
+    entry = journal.newest_of(lives)
     if entry is not None or metadata is None or not lives or not lives[-1].keeps:
         return entry
     before = lives[-2]
