@@ -16,7 +16,7 @@ MINUTES ?= 10
 QUIET := --quiet --no-compile --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test thorough check format docs cluster fuzz torture history bench bench-quick smoke35 release clean machine
+.PHONY: help demo test thorough check format docs cluster fuzz torture serverless history bench bench-quick smoke35 release clean machine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ docs: .venv/dev.stamp ## Build the documentation's site in build/site
 cluster: .venv/dev.stamp ## Run the core suite on a Spark whose executors are processes of their own: longer than `make test`
 	MIRRORLIB_MASTER='local-cluster[2,1,2048]' $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(CORE) $(PYTEST)
 	rm -rf .venv/lib/python3*/site-packages/pyspark/work
+
+serverless: .venv/dev.stamp ## Run the core suite on compute that lets nobody configure a session: longer than `make test`
+	MIRRORLIB_COMPUTE=serverless $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(CORE) $(PYTEST)
 
 torture: .venv/dev.stamp ## Kill runs at N random moments (N=200)
 	MIRRORLIB_TORTURE=$(N) $(BIN)/pytest --thorough -m torture --timeout 0

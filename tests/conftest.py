@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import servers
 import shared_java
+from computes import let_nobody_configure
 from little import LITTLE, SHORT_LIVED
 from zones import ZoneWriter
 
@@ -90,6 +91,7 @@ def spark() -> Iterator[SparkSession]:
     )
     # What a test reads itself needs no adapting; what mirrorlib does in sessions of its own is as it is.
     session.conf.set("spark.sql.adaptive.enabled", "false")
+    let_nobody_configure(session)
     yield session
     if not shared:
         session.stop()

@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from computes import let_nobody_configure
 from little import LITTLE
 from shared_java import attach
 
@@ -90,6 +91,7 @@ def main(task: dict[str, Any]) -> int:
     shared = task.get("shared")
     conf = {**LITTLE, "spark.driver.extraJavaOptions": task["java"]}
     spark = attach(shared) if shared else mirrorlib.local_spark(cores=2, memory="2g", conf=conf)
+    let_nobody_configure(spark)
     if task.get("large"):
         from mirrorlib.ingest.batch import open_batch as prepare
 

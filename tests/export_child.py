@@ -30,6 +30,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from computes import let_nobody_configure
 from crash_child import Observer, tell
 from little import LITTLE
 from shared_java import attach
@@ -125,6 +126,7 @@ def main(task: dict[str, Any]) -> int:
     shared = task.get("shared")
     conf = {**LITTLE, "spark.driver.extraJavaOptions": task["java"]}
     spark = attach(shared) if shared else mirrorlib.local_spark(cores=2, memory="2g", conf=conf)
+    let_nobody_configure(spark)
     observe = Observer(task.get("park", {}), whole=task.get("whole", False))
     watch_writes(observe)
     if "lose" in task:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mirrorlib
+from computes import said_by
+from mirrorlib.delta.sessions import _set_up
 from mirrorlib.events import Event
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.job import open_job, open_work
@@ -157,8 +159,7 @@ class Mirror:
         )
         folder = next(one for one in list_tables(job.zone) if str(one.name) == self.name)
         lives = Journal(job.state, folder.name).lives()
-        session = self.spark.newSession()  # for good: the work may outlive any block
-        session.conf.set("spark.sql.session.timeZone", "UTC")
+        session = _set_up(self.spark)  # for good: the work may outlive any block
         work = open_work(job, session, folder, open_folder(job.zone, folder), lives)
         return replace(work, state=open_store(str(self.root / "staged elsewhere")))
 
@@ -196,12 +197,7 @@ class Mirror:
         for path in sorted((self.path / "_delta_log").glob("*.json")):
             lines = [json.loads(line) for line in path.read_text().splitlines()]
             info = next(line["commitInfo"] for line in lines if "commitInfo" in line)
-            found.append(
-                (
-                    info["operation"],
-                    json.loads(info.get("userMetadata") or "{}").get("mirrorlib", {}),
-                )
-            )
+            found.append((info["operation"], said_by(info)))
         return found
 
     @property

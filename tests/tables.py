@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mirrorlib
+from computes import said_by
 from oracle import (
     FEED_COLUMNS,
     Rows,
@@ -71,7 +72,7 @@ def read_versions(table: str | Path) -> list[Version]:
         info: dict[str, Any] = next(
             (action["commitInfo"] for action in actions if "commitInfo" in action), {}
         )
-        ours = json.loads(info.get("userMetadata") or "{}").get("mirrorlib")
+        ours = said_by(info) or None
         removes = any("remove" in action for action in actions)
         found.append(Version(number=int(path.stem), types=types, removes=removes, ours=ours))
     return found

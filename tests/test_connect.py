@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import pytest
 
 import mirrorlib
+from computes import hiding, refusing
 from connecting import CONNECT_MODE, connect
 from feeds import Table, told
 from mirrorlib.delta import sessions
@@ -19,7 +20,7 @@ from mirrorlib.errors import FeedExpiredError
 from mirrorlib.feed.read import read_snapshot, read_window
 from mirrorlib.feed.window import open_window
 from mirrors import Mirror
-from oracle import assert_same_rows, replay_feed
+from oracle import assert_same_rows, multiset, replay_feed
 from tables import read_rows
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from tests.zones import ZoneWriter
 
+ZONE = "spark.sql.session.timeZone"
 PACKAGE = Path(mirrorlib.__file__).parent
 # What a client of Spark Connect, and serverless compute, does not have.
 FORBIDDEN = {
@@ -96,6 +98,57 @@ def remote(client: SparkSession, tmp_path: Path) -> Mirror:
         report = mirror.run()
         assert ("current", "") == (report.state, report.reason)
     return mirror
+
+
+@pytest.fixture
+def confined(client: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+    """Be on compute that has one session for all, and lets nobody set or read but what serverless documents."""
+    conf = type(client.conf)
+    monkeypatch.setattr(conf, "set", refusing(conf.set))
+    monkeypatch.setattr(conf, "get", hiding(conf.get))
+    monkeypatch.setattr(type(client), "cloneSession", hiding(None))
+    idle = sessions._IDLE.pop(client, [])
+    yield client
+    sessions._UNMARKED.discard(client)
+    sessions._IDLE[client] = idle
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", None])
+def test_where_nobody_can_configure_or_make_a_session_the_one_there_is_does_for_all_tables(
+    spark: SparkSession,
+    confined: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    zone: str | None,
+) -> None:
+    """Loads, merges of two tables at once, a copy and a derived table are as elsewhere; the session is left as it was."""
+    if zone:
+        confined.conf.set(ZONE, zone)
+    mirrors = [Mirror(spark=confined, root=tmp_path, name=name) for name in ("orders", "items")]
+    for number in range(3):
+        for mirror in mirrors:
+            mirror.publish([{"id": 0, "v": f"by {number}"}, {"id": number, "v": "new"}], [4, 4])
+        assert mirrors[0].apply(parallelism=2).ok
+        to = f"delta:{tmp_path}/copy"
+        assert mirrorlib.export(
+            confined, mirrors[0].target, consumer="lake", to=to, mode="current"
+        ).ok
+        source = str(mirrors[0].path)
+        mirrorlib.derive(confined, "named", source, named, tmp_path / "made")
+    left = confined.conf.get(ZONE, None)
+    confined.conf.unset(ZONE)
+    monkeypatch.undo()
+
+    assert zone == left
+    for mirror in mirrors:
+        local = Mirror(spark=spark, root=tmp_path, name=mirror.name, files=mirror.files)
+        local.assert_holds()
+        assert ["WRITE", "MERGE", "MERGE"] == [
+            how for how, said in local.commits() if said.get("batch")
+        ]
+        copied = read_rows(spark, tmp_path / "copy" / mirror.name)
+        assert_same_rows(local.rows(), multiset(copied), "the copy")
+    assert {"id", "name"} == read_rows(spark, tmp_path / "made")[0].keys()
 
 
 def test_a_merge_and_its_feed_are_the_same_on_spark_connect(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mirrorlib.commit.claim import Claim
 from mirrorlib.commit.mark import Mark
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import Commit, TableLog
@@ -38,7 +39,14 @@ class LastCommit:
         facts = self.facts or {}
         return int(facts["window"]) if facts.get("stream") == stream else 0
 
-    def next_mark(self, app_id: str, stream: Stream, number: int, facts: Mapping[str, Any]) -> Mark:
+    def next_mark(
+        self,
+        app_id: str,
+        stream: Stream,
+        number: int,
+        facts: Mapping[str, Any],
+        claim: Claim | None,
+    ) -> Mark:
         """Return what makes a window's commit its stream's and unrepeatable.
 
         Streams that share an application id share a mark that grows from one to the next, so Delta itself skips
@@ -49,7 +57,7 @@ class LastCommit:
         if last.get("stream") != stream.uuid:
             epoch = max(stream.ordinal, epoch + 1)
         facts = {**facts, "stream": stream.uuid, "epoch": epoch, "window": number}
-        return Mark(app_id=app_id, version=(epoch << _WINDOWS) + number, facts=facts)
+        return Mark(app_id=app_id, version=(epoch << _WINDOWS) + number, facts=facts, claim=claim)
 
 
 def _is_ours(commit: Commit) -> bool:

@@ -11,14 +11,22 @@ no adaptive execution and no deletion vectors, whose fixed cost is larger than t
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import METADATA, Mark, append_rows, mark_nothing
+from mirrorlib.commit.mark import (
+    METADATA,
+    Mark,
+    append_rows,
+    as_condition,
+    claimed,
+    mark_nothing,
+)
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import Column, Columns
-from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
+from mirrorlib.delta.sessions import SMALL_COMMIT, TXN_APP, configured, is_small
 from mirrorlib.delta.table import TableRef
 from mirrorlib.identifiers import quote
 
@@ -40,7 +48,6 @@ _SPARK_SIZES = {
     "string": 20,
     "binary": 100,
 }
-_SOURCE = "_mirror_changes"
 # Not for other commits: Delta 3.3 reads no table with deletion vectors while it skips nothing.
 _SMALL_MERGE = {
     "spark.databricks.delta.merge.deletionVectors.persistent": "false",
@@ -63,10 +70,10 @@ def commit_staged(
 ) -> None:
     """Carry out folded changes, one row per key and op and `ADD` rows beside, by one commit.
 
-    The session is this table's own, as the mark travels in its configuration. *columns* and *keys* are spelled as the
-    table does; its size decides how the join is run. A *quiet* commit leaves rows alone that an update would not
-    change. An update sets *dropped*, other columns of the table, to NULL. *refused* is a condition on rows `s` and
-    `t` that match, as SQL; it fails the commit where it has to.
+    The session is this table's own, as the mark travels in its configuration; where it has a claim, in the condition.
+    *columns* and *keys* are spelled as the table does; its size decides how the join is run. A *quiet* commit leaves
+    rows alone that an update would not change. An update sets *dropped*, other columns of the table, to NULL. *refused*
+    is a condition on rows `s` and `t` that match, as SQL; it fails the commit where it has to.
     """
     if not staged.ops:
         mark_nothing(spark, ref, mark)
@@ -80,19 +87,26 @@ def commit_staged(
     if ADD in staged.ops:
         matches = f"s.{OP} <> {ADD} AND {matches}"
     names = [quote(column.name) for column in columns]
-    clauses = " ".join(_clauses(staged, names, quiet=quiet, dropped=dropped, refused=refused))
     carried = {  # a MERGE has no options
-        "spark.databricks.delta.write.txnAppId": mark.app_id,
+        TXN_APP: mark.app_id,
         "spark.databricks.delta.write.txnVersion": str(mark.version),
         METADATA: mark.text,
     }
-    _changes_of(staged, keys).createOrReplaceTempView(_SOURCE)
-    try:
-        with configured(spark, carried, _merge_conf(staged, columns, keys, table_bytes)):
-            # Not lazy: it runs here.
-            spark.sql(f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {matches} {clauses}")
-    finally:
-        spark.catalog.dropTempView(_SOURCE)
+    if mark.claim is not None:
+        carried = {}
+        matches = f"{as_condition(f's.{OP}', mark.all_facts)} AND {matches}"
+    clauses = " ".join(_clauses(staged, names, quiet=quiet, dropped=dropped, refused=refused))
+    source = f"_mirror_{uuid.uuid4().hex}"  # a session may have to do for several tables
+    with claimed(mark, _changes_of(staged, keys)) as rows:
+        if rows is None:
+            return
+        rows.createOrReplaceTempView(source)
+        try:
+            with configured(spark, carried, _merge_conf(staged, columns, keys, table_bytes)):
+                # Not lazy: it runs here.
+                spark.sql(f"MERGE INTO {ref.sql} AS t USING {source} AS s ON {matches} {clauses}")
+        finally:
+            spark.catalog.dropTempView(source)
 
 
 def _clauses(

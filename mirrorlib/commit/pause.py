@@ -62,5 +62,5 @@ def _is_paused(found: Found) -> bool:
 def _switch(spark: SparkSession, ref: TableRef, *, on: bool) -> None:
     properties = {FEED: str(on).lower(), PAUSED: str(not on).lower()}
     facts = {"outcome": REWRITE, "mirrorlib": VERSION}
-    with configured(spark, {METADATA: as_metadata(facts)}):
+    with configured(spark, {}, {METADATA: as_metadata(facts)}):  # which the properties say, too
         set_properties(spark, ref.sql, properties)

@@ -20,6 +20,10 @@ Before = TypeVar("Before")  # the state of the table
 Ended = TypeVar("Ended")  # what a plan's commit tells
 
 
+class OvertakenError(Exception):
+    """Another runner has come first."""
+
+
 class Committer(ABC, Generic[Before, Ended]):
     """One plan on its way into one table."""
 
@@ -59,7 +63,7 @@ def commit_plan(committer: Committer[Before, Ended], what: str, table: str) -> E
         try:
             _write_or_void(committer, before)
         except Exception as exc:
-            if not committer.is_overtaken(before, exc):
+            if not _came_late(committer, before, exc):
                 raise
             _LOG.info("%s: %s met another commit and is tried again", table, what)
             failure = exc
@@ -77,6 +81,10 @@ def _write_or_void(committer: Committer[Before, Ended], before: Before) -> None:
     try:
         committer.write(before)
     except Exception as exc:
-        if committer.is_overtaken(before, exc):
+        if _came_late(committer, before, exc):
             raise
         committer.void(exc)
+
+
+def _came_late(committer: Committer[Before, Ended], before: Before, failure: Exception) -> bool:
+    return isinstance(failure, OvertakenError) or committer.is_overtaken(before, failure)

@@ -22,6 +22,7 @@ from mirrorlib.delta.columns import (
     write_type,
 )
 from mirrorlib.delta.log import LOG
+from mirrorlib.delta.sessions import check_variables
 from mirrorlib.delta.table import Found, TableRef, read_table
 from mirrorlib.errors import LandingZoneError, SchemaError, TableNameError
 from mirrorlib.identifiers import find_name, quote, sql_text
@@ -61,6 +62,7 @@ def make_table(
     a killed run has left in a catalog's; *shown* is how the table's user calls it.
     """
     check_vacant(ref, shown)
+    check_variables(spark, (column.name for column in columns), shown)
     properties = {**properties, **(known.MAPPED if need_mapping(columns) else {})}
     clause = f" TBLPROPERTIES ({known.to_sql(properties)})" if properties else ""
     try:
@@ -141,6 +143,7 @@ def add_columns(
 
 
 def _add_columns(spark: SparkSession, ref: TableRef, columns: Sequence[AnyColumn]) -> None:
+    check_variables(spark, (column.name for column in columns), str(ref.name))
     spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({_ddl(columns)})")
 
 

@@ -8,11 +8,14 @@ where `DESCRIBE HISTORY` takes a Spark job; both give the same facts. Source: De
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mirrorlib.delta.properties import CLAIM, PAUSED
 from mirrorlib.journal.plan_log import read_object
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ _HARMLESS = frozenset({
     "DROP FEATURE", "Deletion Vector Tombstones",  # dropping a feature makes these, too
 })  # fmt: skip
 LOG = "_delta_log"
+IN_CONDITION = "mirrorlib:"  # before what a MERGE's condition says, in base64
+_SAID = re.compile(rf"{IN_CONDITION}([\w-]+=*)")
+_CLAIMED = re.compile(rf"{re.escape(CLAIM)}\W+(\w+-\w+)")
 REWRITE = "rewrite"  # the outcome of a commit that gives rows other types, and changes none
 _DIGITS = 20
 TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
@@ -37,7 +43,7 @@ TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 class Commit:
     """One commit of a Delta table: who made it, as far as the engine says, and how many rows it has added, as it says.
 
-    `operation` is Delta's word for what it did, "MERGE", "OPTIMIZE" …; `ours` what mirrorlib wrote into `userMetadata`,
+    `operation` is Delta's word for what it did, "MERGE", "OPTIMIZE" …; `ours` what mirrorlib says in it,
     None in anybody else's commit. One that *forgets* lets Delta forget transaction marks, on which exactly-once rests.
     """
 
@@ -156,15 +162,25 @@ def read_actions(data: bytes, *kinds: str) -> Iterator[dict[str, Any]]:
 
 def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:
     """Tell who made a version and how, of what its writer says."""
-    ours = read_object(info.get("userMetadata")).get("mirrorlib")
+    asked = json.dumps(info.get("operationParameters") or {})
+    ours = read_object(info.get("userMetadata")).get("mirrorlib") or _read_parameters(asked)
     return Commit(
         version=version,
         operation=info.get("operation") or "a commit without provenance",
         ours=ours if isinstance(ours, dict) else None,
         user=info.get("userName") or info.get("userId") or info.get("engineInfo") or "unknown",
-        forgets=TRANSACTION_RETENTION in json.dumps(info.get("operationParameters") or {}),
+        forgets=TRANSACTION_RETENTION in asked,
         rows=int((info.get("operationMetrics") or {}).get("numOutputRows", 0)),
     )
+
+
+def _read_parameters(asked: str) -> Mapping[str, Any] | None:
+    """Read what a statement's own parameters say, where its session could not be told to say it."""
+    if said := _SAID.search(asked):
+        return read_object(base64.urlsafe_b64decode(said[1])).get("mirrorlib")
+    if claimed := _CLAIMED.search(asked):
+        return {"claim": claimed[1]}
+    return {"outcome": REWRITE} if PAUSED in asked else None
 
 
 def read_checksum(store: Store, version: int) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ MAPPED = {MAPPING: "name", **WALL_CLOCK}
 READERS_PROPERTY = "mirrorlib.readers"  # "plain": every reader of Delta
 FEED = "delta.enableChangeDataFeed"
 PAUSED = "mirrorlib.feedPaused"  # the feed is off while the table is written anew, see pause.py
+CLAIM = "mirrorlib.claim"  # which attempt took others' claims away, see commit/claim.py
 VECTORS = "delta.enableDeletionVectors"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"

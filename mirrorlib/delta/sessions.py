@@ -4,8 +4,9 @@ All threads of a session share its configuration, so each table in flight works 
 nobody else has. Sessions are kept for the next table and the next run: a new one has to be set up
 before its first statement, which costs as much as reading the change files of a small batch.
 
-Some compute lets nobody configure a session. What only makes a run faster is left out there; where a
-result depends on it, `ComputeError` says so.
+Some compute, such as Databricks serverless, lets nobody configure a session, nor make one. What only makes a run faster
+is left out there. What a result depends on is then as Spark has it by default, which nobody can have changed; where
+somebody has, `ComputeError` says so. Whether a MERGE can be marked there, `carries_marks` tells.
 And which generation of Spark a session is of, see `spark_generation`; and tables go side by side, see `side_by_side`.
 """
 
@@ -14,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
-from weakref import WeakKeyDictionary, finalize
+from weakref import WeakKeyDictionary, WeakSet, finalize
 
 from mirrorlib.errors import ComputeError, first_line
 
@@ -28,6 +30,14 @@ if TYPE_CHECKING:
 _MOST_TABLES_AT_ONCE = 8
 _Table = TypeVar("_Table")
 _Report = TypeVar("_Report")
+_ZONE = "spark.sql.session.timeZone"
+_MERGES_SCHEMAS = "spark.databricks.delta.schema.autoMerge.enabled"
+TXN_APP = "spark.databricks.delta.write.txnAppId"
+_VARIABLES = "spark.sql.variable.substitute"  # Spark puts ${env:HOME} in before it parses, in quoted names too
+_SUBSTITUTING: WeakSet[SparkSession] = WeakSet()
+_UNMARKED: WeakSet[SparkSession] = WeakSet()
+_LENDING = threading.Lock()
+_LENT: WeakKeyDictionary[SparkSession, tuple[int, str | None]] = WeakKeyDictionary()
 _IDLE: WeakKeyDictionary[SparkSession, list[SparkSession]] = WeakKeyDictionary()
 # A file that cannot be read is an error; where a cluster ignores it, its rows are lost without a word.
 READS_WHOLE = {
@@ -36,9 +46,8 @@ READS_WHOLE = {
 }
 # What a cluster may have set otherwise, and rows or types would not mean what they say.
 _CONF = {
-    "spark.sql.session.timeZone": "UTC",
-    # Else Spark puts ${env:HOME} in before it parses, inside quoted names too.
-    "spark.sql.variable.substitute": "false",
+    _ZONE: "UTC",
+    _VARIABLES: "false",
     **READS_WHOLE,  # for Delta's own files, of which reader options say nothing
     "spark.sql.timestampType": "TIMESTAMP_LTZ",  # of "timestamp" in DDL and casts
     "spark.sql.caseSensitive": "false",
@@ -49,7 +58,7 @@ _CONF = {
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    _MERGES_SCHEMAS: "false",
 }
 _READER = {
     "ignoreCorruptFiles": "false",
@@ -89,19 +98,82 @@ def side_by_side(
 
 @contextlib.contextmanager
 def lend_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """Lend a session that shares *spark*'s cluster and nothing else, until the block ends.
+    """Lend a session that shares *spark*'s cluster and nothing else, until the block ends; or *spark*, see `_set_up`.
 
-    Raises `ComputeError` where the compute has none, or none that can be configured.
+    Raises `ComputeError` where the compute has none, or none that can be configured as results need it.
     """
     idle = _IDLE.setdefault(spark, [])
     try:
         session = idle.pop()
     except IndexError:  # not asked beforehand: other threads take from it, too
-        session = new_session(spark)
-        for name, value in _CONF.items():
-            set_conf(session, name, value)
+        session = _set_up(spark)
+    if session is spark:
+        with _in_utc(spark):
+            yield spark
+        return
     yield session
     idle.append(session)  # not after an error, which may have left something behind
+
+
+def _set_up(spark: SparkSession) -> SparkSession:
+    """Make a session as results need it; where the compute has one for all and lets nobody configure it, that is it."""
+    try:
+        session = new_session(spark)
+    except ComputeError:
+        if _can_set(spark, _MERGES_SCHEMAS, "false"):
+            raise
+        _UNMARKED.add(spark)
+        _SUBSTITUTING.add(spark)
+        return spark
+    for name, value in _CONF.items():
+        try:
+            set_conf(session, name, value)
+        except ComputeError:
+            if name == _ZONE or read_conf(session, name) is not None:
+                raise
+            if name == _VARIABLES:
+                _SUBSTITUTING.add(session)
+    (_UNMARKED.discard if _can_set(session, TXN_APP, "tried") else _UNMARKED.add)(session)
+    return session
+
+
+def carries_marks(session: SparkSession) -> bool:
+    """Say whether a MERGE of a session that was lent can carry a transaction mark, which is configuration."""
+    return session not in _UNMARKED
+
+
+def check_variables(session: SparkSession, names: Iterable[str], table: str) -> None:
+    """Raise `ComputeError` where a name would be taken for a variable's in SQL, and the compute does not let it be."""
+    for name in names if session in _SUBSTITUTING else ():
+        if "${" in name:
+            msg = f"the compute does not let a session set {_VARIABLES}, and the column's name has ${{ in it"
+            raise ComputeError(msg, table=table, column=name)
+
+
+def _can_set(session: SparkSession, name: str, value: str) -> bool:
+    with contextlib.suppress(ComputeError), configured(session, {name: value}):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def _in_utc(spark: SparkSession) -> Iterator[None]:
+    """Set the time zone of a session that is lent to several at once, until the last of them gives it back."""
+    with _LENDING:
+        count, zone = _LENT.get(spark, (0, read_conf(spark, _ZONE)))
+        _LENT[spark] = (count + 1, zone)
+        set_conf(spark, _ZONE, "UTC")
+    try:
+        yield
+    finally:
+        with _LENDING:
+            count, zone = _LENT.pop(spark)
+            if count > 1:
+                _LENT[spark] = (count - 1, zone)
+            elif zone is None:
+                spark.conf.unset(_ZONE)
+            else:
+                spark.conf.set(_ZONE, zone)
 
 
 def is_remote(spark: SparkSession) -> bool:
@@ -114,12 +186,18 @@ def new_session(spark: SparkSession) -> SparkSession:
 
     A server of Spark Connect has no other way than to clone one; `ComputeError` where its client cannot.
     """
+    from pyspark.errors import PySparkException
+
     if not is_remote(spark):
         return spark.newSession()
     if not hasattr(spark, "cloneSession"):
         msg = "this client of Spark Connect cannot make a session of its own, which PySpark 4.1 and newer can"
         raise ComputeError(msg, found=spark.version)
-    clone: SparkSession = spark.cloneSession()
+    try:
+        clone: SparkSession = spark.cloneSession()
+    except PySparkException as exc:
+        msg = "this compute lets nobody make a session of his own"
+        raise ComputeError(msg, found=first_line(exc)) from exc
     # Closed when Python is already ending, gRPC would wait for ever for a thread that is no more.
     finalize(clone, clone.client.close)
     return clone
@@ -142,8 +220,9 @@ def configured(
     """Set configuration of a session that nobody else has until the block ends; what was set before is put back.
 
     A result depends on what is *needed*, `ComputeError` where the compute refuses that; and not on what makes it
-    *faster*, which is left out then.
+    *faster*, which is left out then, and in a session that is lent to several.
     """
+    faster = {} if session in _LENT else faster
     before: dict[str, str | None] = {}
     try:
         for name, value in {**(faster or {}), **needed}.items():

@@ -10,6 +10,7 @@ import logging
 import time
 from typing import Any
 
+from mirrorlib.commit.claim import Claim, claim_table, was_overtaken
 from mirrorlib.commit.difference import difference
 from mirrorlib.commit.last_commit import prove_window
 from mirrorlib.commit.mark import Mark, mark_nothing
@@ -32,6 +33,7 @@ from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
 from mirrorlib.derived.sources import Round, SourceTable, end_round
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.keys.value import Keys
+from mirrorlib.store import open_store
 
 _LOG = logging.getLogger(__name__)
 _KEYS = "keys"  # in what a commit says: the property that belongs to it
@@ -89,9 +91,12 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         self, before: DerivedTarget, computed: Computed, table: Found
     ) -> tuple[int, int] | None:
         """Write one commit; return how many rows came and went, None where the commit itself tells."""
-        job, mark = self.job, _mark(self.job, self.planned, before, computed)
+        job, ref = self.job, self.job.place.ref
+        state = open_store(job.place.state)
+        claim = claim_table(job.session, ref, self._log(before), state, before.last.newest)
+        mark = _mark(job, self.planned, before, computed, claim)
         if computed.how == "nothing new":
-            mark_nothing(job.session, job.place.ref, mark)
+            mark_nothing(job.session, ref, mark)
             return 0, 0
         if before.found is None or computed.old is None:
             other = before.found is not None and added_columns(before, computed.new) != ()
@@ -99,7 +104,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
             return None
         if computed.added:
             fields = [computed.result.schema[name] for name in computed.added]
-            add_columns(job.session, job.place.ref, fields, table)
+            add_columns(job.session, ref, fields, table)
         keys, kept = computed.keys.keys, stored_keys(table.properties)
         same = kept is not None and kept.unique and kept.primary == keys.primary
         by = keys.primary if keys.unique and same and before.pure else ()
@@ -108,7 +113,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
     def is_overtaken(self, before: DerivedTarget, failure: Exception) -> bool:
         if isinstance(failure, MirrorError):
             return False
-        return self._log(before).newest(self.ready) not in {self.ready, None}
+        return was_overtaken(self._log(before), self.ready)
 
     def prove(self, before: DerivedTarget) -> DeriveReport:
         job, planned = self.job, self.planned
@@ -155,7 +160,13 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         )
 
 
-def _mark(job: DeriveJob, planned: Round, target: DerivedTarget, computed: Computed) -> Mark:
+def _mark(
+    job: DeriveJob,
+    planned: Round,
+    target: DerivedTarget,
+    computed: Computed,
+    claim: Claim | None,
+) -> Mark:
     """Say in the commit which round it is; the number grows from one beginning to the next."""
     facts: dict[str, Any] = {
         "derived": job.name,
@@ -170,7 +181,7 @@ def _mark(job: DeriveJob, planned: Round, target: DerivedTarget, computed: Compu
         ],
     }
     app_id = f"mirrorlib:derive:{job.name}"
-    return target.last.next_mark(app_id, planned.streams[0], planned.number, facts)
+    return target.last.next_mark(app_id, planned.streams[0], planned.number, facts, claim)
 
 
 def settle_keys(job: DeriveJob, target: DerivedTarget) -> None:

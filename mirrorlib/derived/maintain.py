@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.last_commit import read_last_commit
-from mirrorlib.commit.mark import METADATA, as_metadata
+from mirrorlib.commit.mark import as_condition
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.ddl import add_columns, make_table
 from mirrorlib.delta.key_property import (
@@ -29,7 +29,7 @@ from mirrorlib.delta.key_property import (
     stored_keys,
 )
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
-from mirrorlib.delta.sessions import configured, lend_session, read_conf
+from mirrorlib.delta.sessions import lend_session, read_conf
 from mirrorlib.delta.table import check_made, find_location, find_target, open_log
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
@@ -219,11 +219,7 @@ def _check_resolution(view: View, arrival: tuple[str, ...], properties: Mapping[
 
 
 def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
-    """Merge changes by key where they are newer, in one commit; then forget what is old enough.
-
-    The commits' mark is session configuration, which all threads of a session share: set in the caller's own, it
-    would mark what he writes meanwhile, too. So rows are handed over to a session that nobody else has.
-    """
+    """Merge changes by key where they are newer, in one commit; then forget what is old enough."""
     ref, deleted = view.place.ref, view.keys.deleted
     log = open_log(session, ref, find_location(session, ref))
     meant = (view.id, view.place.shown)  # before marks told the table's id, they told its name
@@ -233,18 +229,18 @@ def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
         who = f"version {last.foreign.version}, {last.foreign.operation} by {last.foreign.user}"
         step = "Drop the table and let the view be made anew, or keep it in another one."
         raise ForeignWriteError(msg, table=view.place.shown, found=who, next_step=step)
-    said = as_metadata({_OWNED: view.id, ON: max(last.newest, 0)})
-    with configured(session, {METADATA: said}):
-        _merge(session, rows, view)
-        if view.retention is not None and deleted is not None:
-            seconds = int(view.retention.total_seconds())
-            session.sql(
-                f"DELETE FROM {ref.sql} WHERE {quote(deleted)} "  # noqa: S608  # every name in it is quoted
-                f"AND {DELETED_AT} < current_timestamp() - INTERVAL '{seconds}' SECOND"
-            )
+    said = {_OWNED: view.id, ON: max(last.newest, 0)}
+    _merge(session, rows, view, said)
+    if view.retention is not None and deleted is not None:
+        seconds = int(view.retention.total_seconds())
+        session.sql(
+            f"DELETE FROM {ref.sql} WHERE {quote(deleted)} "  # noqa: S608  # every name in it is quoted
+            f"AND {DELETED_AT} < current_timestamp() - INTERVAL '{seconds}' SECOND "
+            f"AND {as_condition(quote(deleted), said)}"
+        )
 
 
-def _merge(session: SparkSession, rows: DataFrame, view: View) -> None:
+def _merge(session: SparkSession, rows: DataFrame, view: View, said: Mapping[str, Any]) -> None:
     """Merge the newest row of each key."""
     from pyspark.sql import functions as f
 
@@ -254,9 +250,12 @@ def _merge(session: SparkSession, rows: DataFrame, view: View) -> None:
         gone = f.when(f.col(quote(keys.deleted)), f.current_timestamp())
         newest = newest.withColumn(DELETED_AT, gone)
     name = f"{_VIEW}{uuid.uuid4().hex}"
-    # Only a global view is seen by another session. Compute that has none, serverless, lends no session either.
-    newest.createOrReplaceGlobalTempView(name)
-    source = f"{quote(read_conf(session, _SHARED) or 'global_temp')}.{name}"
+    source, drop = name, session.catalog.dropTempView
+    if rows.sparkSession is session:  # where the compute has one for all, it has no global views
+        newest.createOrReplaceTempView(name)
+    else:
+        newest.createOrReplaceGlobalTempView(name)
+        source, drop = f"{_shared_views(session)}.{name}", session.catalog.dropGlobalTempView
     same = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in keys.primary)
     # Structs compare field by field, and NULL is less than everything: the oldest.
     ours, theirs = (
@@ -264,7 +263,8 @@ def _merge(session: SparkSession, rows: DataFrame, view: View) -> None:
     )
     try:
         session.sql(
-            f"MERGE INTO {view.place.ref.sql} AS t USING {source} AS s ON {same} "
+            f"MERGE INTO {view.place.ref.sql} AS t USING {source} AS s "
+            f"ON {same} AND {as_condition(f's.{quote(keys.primary[0])}', said)} "
             f"WHEN MATCHED AND {ours} > {theirs} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         )
     except Exception as exc:  # up to Spark 3.5 it is Py4J's
@@ -274,4 +274,8 @@ def _merge(session: SparkSession, rows: DataFrame, view: View) -> None:
             raise KeysError(msg, column=", ".join(keys.primary), next_step=step) from exc
         raise
     finally:
-        session.catalog.dropGlobalTempView(name)
+        drop(name)
+
+
+def _shared_views(session: SparkSession) -> str:
+    return quote(read_conf(session, _SHARED) or "global_temp")

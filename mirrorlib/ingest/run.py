@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.properties import REWRITE_LIMIT
-from mirrorlib.delta.sessions import lend_session, side_by_side
+from mirrorlib.delta.sessions import carries_marks, lend_session, side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import MirrorError
 from mirrorlib.events import Event, Observer
@@ -47,6 +48,7 @@ from mirrorlib.ingest.progress import Progress, record_status
 from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.journal.entries import Readers, now
+from mirrorlib.journal.leases import Lease, hold
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, PathOrUrl
@@ -187,6 +189,7 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress
     with (
         lock_table(job.spark, job.target, job.state, folder.name, job.stop),
         lend_session(job.spark) as spark,
+        _hold_claims(spark, job, folder.name),
     ):
         word = journal.read_status()
         view, opened = _open(job, folder, journal, word, progress)
@@ -211,6 +214,13 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress
             progress.listed = view.incremental.result(progress.entry)
         clean_folder(work, view, progress.entry)
         return report
+
+
+def _hold_claims(spark: SparkSession, job: Job, name: TableName) -> AbstractContextManager[object]:
+    """Keep other runners off a table to which each would take away the other's claim, again and again."""
+    if carries_marks(spark):
+        return nullcontext()
+    return hold(Lease(job.state, f"leases/{name.segment}", name.shown, "applies to the table"))
 
 
 def _open(

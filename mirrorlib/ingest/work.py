@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.commit.claim import claim_table
 from mirrorlib.commit.mark import Mark
 from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.properties import LIFE_PROPERTY
@@ -54,6 +55,13 @@ class Work:
     def table(self) -> str:
         """Return the table as its users name it."""
         return self.source.table
+
+    def mark(
+        self, life: Life, version: int, facts: Mapping[str, Any], since: int | None = None
+    ) -> Mark:
+        """Return a life's mark of a version, which no commit has until the table's version *since*."""
+        claim = claim_table(self.spark, self.ref, self.log, self.journal.state, since)
+        return Mark(app_id=life.app_id, version=version, facts=facts, claim=claim)
 
     def owns(self, properties: Mapping[str, str]) -> bool:
         """Say whether a table's properties name a life of this mirror."""
@@ -112,7 +120,7 @@ class Attempt:
             "mirrorlib": VERSION,
             **more,
         }
-        return Mark(app_id=work.life.app_id, version=2 * plan.batch, facts=facts)
+        return work.mark(work.life, 2 * plan.batch, facts, plan.table_version)
 
     def mark_before(self, more: dict[str, Any]) -> Mark:
         """Return the mark of a commit that makes way for the batch's own.

@@ -50,7 +50,7 @@ class Journal:
     """One table's lives, plans and outcomes in the store of a state folder."""
 
     def __init__(self, state: Store, table: TableName) -> None:
-        self._state = state
+        self.state = state
         self._values = Values(state, str(table))
         self._folder = f"journal/{table.segment}"
 
@@ -84,32 +84,32 @@ class Journal:
 
     def write_passed(self, ordinal: int, data: bytes) -> None:
         """Write down, before a life begins, which files it passes over; what was written first counts."""
-        self._state.put_new(f"{self._folder}/{ordinal:06d}.passed.parquet", data)
+        self.state.put_new(f"{self._folder}/{ordinal:06d}.passed.parquet", data)
 
     def read_passed(self, life: Life) -> bytes | None:
         """Return what `write_passed` has written for a life."""
-        return self._state.read(f"{self._batches(life)}.passed.parquet")
+        return self.state.read(f"{self._batches(life)}.passed.parquet")
 
     def write_move(self, life: Life, old: str, new: str) -> None:
         """Write down that a plain folder's files, which were read at one URL, are at another; proven by its caller."""
         said = json_bytes({"format": FORMAT, "from": old, "to": new, "seen_at": now()})
         folder = f"{self._folder}/moves/{life.ordinal:06d}"
-        self._state.put_new(f"{folder}/{uuid.uuid4()}.json", said)
+        self.state.put_new(f"{folder}/{uuid.uuid4()}.json", said)
 
     def moves(self, life: Life) -> tuple[tuple[str, str], ...]:
         """Return from where to where a plain folder's files have moved, in no order."""
-        listed = self._state.list_folder(f"{self._folder}/moves/{life.ordinal:06d}")
+        listed = self.state.list_folder(f"{self._folder}/moves/{life.ordinal:06d}")
         records = [self._values.json(file.path) for file in (listed.files if listed else ())]
         return tuple((str(one.get("from")), str(one.get("to"))) for one in records)
 
     def write_gone(self, life: Life) -> None:
         """Write down that the folder was seen absent, which ends a life."""
         said = json_bytes({"format": FORMAT, "seen_at": now()})
-        self._state.put_new(f"{self._folder}/gone/{life.ordinal:06d}.json", said)
+        self.state.put_new(f"{self._folder}/gone/{life.ordinal:06d}.json", said)
 
     def is_gone(self, life: Life) -> bool:
         """Say whether the folder was seen absent in a life."""
-        return self._state.stat(f"{self._folder}/gone/{life.ordinal:06d}.json") is not None
+        return self.state.stat(f"{self._folder}/gone/{life.ordinal:06d}.json") is not None
 
     def newest(self, life: Life) -> Entry | None:
         """Return the newest batch of a life; None before the first plan."""
@@ -134,14 +134,14 @@ class Journal:
     def newest_checkpoint(self, life: Life) -> tuple[int, bytes] | None:
         """Return the newest checkpoint of the applied files and the batch that it reaches to."""
         folder = f"{self._batches(life)}.applied"
-        names = newest_names(self._state, folder)
-        data = self._state.read(f"{folder}/{names[0]}") if names else None
+        names = newest_names(self.state, folder)
+        data = self.state.read(f"{folder}/{names[0]}") if names else None
         return None if data is None else (number_of(names[0]), data)
 
     def write_checkpoint(self, life: Life, batch: int, data: bytes) -> None:
         """Write down all files that were applied up to a batch."""
         path = f"{self._batches(life)}.applied/{numbered(batch)}.parquet"
-        self._state.put_new(path, data)
+        self.state.put_new(path, data)
 
     def read_status(self) -> dict[str, Any]:
         """Return the last word about the table; empty when there is none that can be read: nothing rests on it."""

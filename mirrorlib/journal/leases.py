@@ -1,9 +1,9 @@
-"""Keep a second runner off a stream while the first is at it.
+"""Keep a second runner off a stream, or a table, while the first is at it.
 
-In: a stream's registry. Out: a lease, held while its file is renewed. The next lease is taken by
+In: a stream's registry, or a state folder. Out: a lease, held while its file is renewed. The next lease is taken by
 put-if-absent once the newest one was given back, has run out, or belongs to a process of this
 machine that has ended; one that cannot be read is held for a term since it was written, as its
-holder may be at it. What is delivered rests on windows and receivers, not on leases: two clocks may
+holder may be at it. What is delivered or applied rests on windows and marks, not on leases: two clocks may
 differ, and a runner that was paused for too long wakes up to find its lease taken.
 """
 
@@ -13,6 +13,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,44 +22,46 @@ from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.plan_log import json_bytes, newest_names, number_of, numbered, read_object
 from mirrorlib.journal.registry import LEASE, Registry
+from mirrorlib.store import Store
 
 TERM = timedelta(seconds=60)
 _RENEWAL = 20.0  # seconds
 
 
 class Lease:
-    """A lease of a stream: this runner's once it is taken."""
+    """A lease of a stream, or of what a runner *does* to a table otherwise: this runner's once it is taken."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._folder = f"{registry.folder}/{LEASE}"
+    def __init__(self, state: Store, folder: str, table: str, does: str) -> None:
+        self._state = state
+        self._folder = folder
+        self._table = table
+        self._does = does
         self._number = 0
         self._holder = new_attempt()
 
     def take(self) -> None:
         """Take it; raises `TableBusyError` where another runner holds it, or takes it at the same moment."""
         number, by = self.newest()
+        msg = f"another runner {self._does}"
         if by:
-            msg = "another runner delivers the table to this consumer"
-            raise TableBusyError(msg, table=self._registry.table, found=by)
+            raise TableBusyError(msg, table=self._table, found=by)
         self._number = number + 1
-        state, path = self._registry.state, self._path(self._number)
-        state.put_new(path, self._said(datetime.now(UTC) + TERM))
-        if read_object(state.read(path)).get("holder") != self._holder:
-            msg = "another runner has just begun to deliver the table to this consumer"
-            raise TableBusyError(msg, table=self._registry.table)
+        path = self._path(self._number)
+        self._state.put_new(path, self._said(datetime.now(UTC) + TERM))
+        if read_object(self._state.read(path)).get("holder") != self._holder:
+            raise TableBusyError(msg, table=self._table, found="it has just begun")
         if number:
-            state.delete(self._path(number))
+            self._state.delete(self._path(number))
 
     def check(self) -> None:
         """See that nobody has taken it; raises `TableBusyError` where somebody has."""
         if self.newest()[0] != self._number:
             msg = "another runner has taken over, as this one's lease had run out"
-            raise TableBusyError(msg, table=self._registry.table)
+            raise TableBusyError(msg, table=self._table)
 
     def write(self, *, until: datetime) -> None:
         """Say until when it is held."""
-        self._registry.state.put(self._path(self._number), self._said(until))
+        self._state.put(self._path(self._number), self._said(until))
 
     def renew(self, done: threading.Event) -> None:
         """Renew it until somebody is done."""
@@ -69,13 +72,13 @@ class Lease:
 
     def newest(self) -> tuple[int, str]:
         """Return the number of the newest lease, and who holds it, as machine and process; "" when nobody does."""
-        names = newest_names(self._registry.state, self._folder)
+        names = newest_names(self._state, self._folder)
         if not names:
             return 0, ""
         number, path = number_of(names[0]), f"{self._folder}/{names[0]}"
-        held = read_object(self._registry.state.read(path))
+        held = read_object(self._state.read(path))
         if not _tells_until(held):
-            stored = self._registry.state.stat(path)
+            stored = self._state.stat(path)
             fresh = stored is not None and abs(datetime.now(UTC) - stored.modified) < TERM
             return number, f"whoever has written {path}" if fresh else ""
         holder = f"{held.get('host')}, process {held.get('pid')}" if _is_held(held) else ""
@@ -103,10 +106,19 @@ def _is_held(held: dict[str, Any]) -> bool:
     return not here or not isinstance(pid, int) or process_started(pid) == held.get("started")
 
 
+def hold_stream(registry: Registry) -> AbstractContextManager[Lease]:
+    """Hold a stream's lease, see `hold`."""
+    return hold(_of_stream(registry))
+
+
+def _of_stream(registry: Registry) -> Lease:
+    does = "delivers the table to this consumer"
+    return Lease(registry.state, f"{registry.folder}/{LEASE}", registry.table, does)
+
+
 @contextlib.contextmanager
-def hold_stream(registry: Registry) -> Iterator[Lease]:
-    """Hold the stream's lease, renewing it from a thread of its own; `TableBusyError` where another runner holds it."""
-    lease = Lease(registry)
+def hold(lease: Lease) -> Iterator[Lease]:
+    """Hold a lease, renewing it from a thread of its own; `TableBusyError` where another runner holds it."""
     lease.take()
     done = threading.Event()
     renewer = threading.Thread(target=lease.renew, args=(done,), daemon=True)
@@ -122,7 +134,7 @@ def hold_stream(registry: Registry) -> Iterator[Lease]:
 
 def holder_of(registry: Registry) -> str:
     """Name who delivers now, as machine and process; "" when nobody does."""
-    return Lease(registry).newest()[1]
+    return _of_stream(registry).newest()[1]
 
 
 def process_started(pid: int) -> str | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from computes import said_by
 from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
@@ -161,8 +162,7 @@ def facts(path: Path, version: int) -> dict[str, Any]:
     """Read what a commit says of itself."""
     lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
     info = next((json.loads(line)["commitInfo"] for line in lines if '"commitInfo"' in line), {})
-    told: dict[str, Any] = json.loads(info.get("userMetadata") or "{}").get("mirrorlib", {})
-    return told
+    return said_by(info)
 
 
 def count(
@@ -1104,7 +1104,7 @@ VALUES = (
 def operations(receiver: Receiver) -> list[str]:
     """Name what Delta did to a copy for each window, oldest first."""
     told = receiver.spark.sql(f"DESCRIBE HISTORY delta.`{receiver.path}`").collect()
-    kept = [row for row in told if '"window"' in (row["userMetadata"] or "")]
+    kept = [row for row in told if "window" in said_by(row.asDict())]
     return [row["operation"] for row in sorted(kept, key=lambda row: row["version"])]
 
 

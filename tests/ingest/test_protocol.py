@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 
 import mirrorlib
+from computes import SERVERLESS
 from mirrorlib.errors import TableBusyError
 from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.batch.open_batch import prepare_again
@@ -611,6 +612,7 @@ def test_a_void_whose_runner_died_is_looked_up(mirror: Mirror) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.skipif(SERVERLESS, reason="there, a lease keeps them apart")
 def test_two_runners_that_nothing_keeps_apart_have_one_effect(mirror: Mirror) -> None:
     """Where no lock is needed, Delta decides who commits; both runners agree on the outcome."""
     mirror.publish()

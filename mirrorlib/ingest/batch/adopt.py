@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.commit.adopt import AddedFile, commit_files, read_statistics, takes_files
+from mirrorlib.commit.protocol import OvertakenError
 from mirrorlib.delta.columns import Columns
 from mirrorlib.delta.log import FileLog
+from mirrorlib.delta.sessions import carries_marks
 from mirrorlib.delta.table import find_table
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
@@ -33,10 +35,6 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.batch.open_batch import Prepared
 
 _WORTH_IT = 8 << 20  # bytes a file: many small ones are better written together
-
-
-class OvertakenError(Exception):
-    """Somebody else has committed first."""
 
 
 def adopt_batch(attempt: Attempt, prepared: Prepared, keys: Sequence[str]) -> bool:
@@ -89,7 +87,8 @@ def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
     work, plan = attempt.work, attempt.plan
     if not _are_inserts(plan, prepared) or not isinstance(work.log, FileLog):
         return None
-    if work.options.allow_foreign_writes:  # nobody has looked who else has written
+    # Nobody has looked who else has written; or a claim is needed, which only what Spark reads is bound to.
+    if work.options.allow_foreign_writes or not carries_marks(work.spark):
         return None
     if not all(_fits(work.source, one, prepared.growth.columns) for one in prepared.landed):
         return None

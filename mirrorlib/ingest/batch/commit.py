@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.mark import mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
@@ -96,7 +97,7 @@ class _BatchCommitter(Committer[int | None, Commit]):
     def is_overtaken(self, before: int | None, failure: Exception) -> bool:
         if isinstance(failure, MirrorError):  # a broken file is one, whoever commits
             return False
-        return self.attempt.work.log.newest(at_least=-1 if before is None else before) != before
+        return was_overtaken(self.attempt.work.log, before)
 
     def void(self, failure: Exception) -> None:
         """Let an empty commit take the plan's place: from then on no slow runner can carry it out."""

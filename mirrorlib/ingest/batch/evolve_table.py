@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import FENCE, Mark, mark_nothing
+from mirrorlib.commit.mark import FENCE, mark_nothing
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.delta.columns import Columns, find_column, needs_mapping, to_pairs
 from mirrorlib.delta.ddl import (
@@ -165,7 +165,7 @@ def fence_lives(work: Work, found: Found) -> None:
     """Let Delta skip every commit that an earlier life may still make, and say whose the table is."""
     for life in work.lives[:-1]:
         facts = {"life": life.uuid, "outcome": "fence"}
-        mark_nothing(work.spark, work.ref, Mark(app_id=life.app_id, version=FENCE, facts=facts))
+        mark_nothing(work.spark, work.ref, work.mark(life, FENCE, facts))
     if found.properties.get(LIFE_PROPERTY) != work.life.uuid:
         set_life(work.spark, work.ref, work.life.uuid)
 

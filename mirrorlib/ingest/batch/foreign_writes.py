@@ -96,6 +96,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         msg = "the Delta table is gone, or was replaced by another, since our last commit"
         raise _gone(work, msg, last)
     commits = work.log.commits(looked, newest)
+    _refuse_repeats(work, commits, last.version)
     newest_ours = commits[-1].ours if commits and commits[-1].version == newest else None
     if newest == last.version and newest_ours and newest_ours.get("life") == work.life.uuid:
         _guard(work, commits, last.version, newest)
@@ -169,6 +170,20 @@ def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, C
     if mine is None and plan.before:
         _guard(work, commits, start, newest)
     return newest, mine
+
+
+def _refuse_repeats(work: Work, commits: tuple[Commit, ...], version: int) -> None:
+    """Refuse to go on where the newest batch, whose commit is that of a *version*, or one before it came again later.
+
+    A runner whose compute cannot mark a MERGE may do so beside one whose compute can, and which lays down no claim.
+    """
+    for commit in commits if not work.options.allow_foreign_writes else ():
+        said = commit.ours or {}
+        if commit.version > version and said.get("batch") and said["life"] == work.life.uuid:
+            msg = "a batch was committed twice, by runners on compute of two kinds at once"
+            found = f"batch {said['batch']} in version {commit.version}, again"
+            step = f"Start the table over: mirrorlib reset TARGET {work.table}"
+            raise ForeignWriteError(msg, table=work.table, found=found, next_step=step)
 
 
 def _guard(work: Work, commits: tuple[Commit, ...], first: int, newest: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager
 
+from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.last_commit import prove_window, read_last_commit
 from mirrorlib.commit.pause import resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
@@ -129,15 +130,14 @@ class _WindowCommitter(Committer[WindowWork, int]):
 
     def is_overtaken(self, before: WindowWork, failure: Exception) -> bool:
         """Any commit explains Delta's failure, another runner's window ours."""
-        log = open_log(before.spark, before.ref, before.found.location)
         if isinstance(failure, MirrorError):
-            return read_last_commit(log).version != before.last.version
-        return log.newest(before.last.newest) != before.last.newest
+            return read_last_commit(before.log).version != before.last.version
+        return was_overtaken(before.log, before.last.newest)
 
     def prove(self, before: WindowWork) -> int | None:
         number, stream = before.plan.number, before.stream
         last = prove_window(
-            open_log(before.spark, before.ref, before.found.location),
+            before.log,
             stream.uuid,
             number,
             before.last,

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.commit.claim import claim_table
 from mirrorlib.commit.last_commit import LastCommit
 from mirrorlib.commit.mark import Mark
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delta.address import split_dotted
-from mirrorlib.delta.table import Found, TableRef
+from mirrorlib.delta.log import TableLog
+from mirrorlib.delta.table import Found, TableRef, open_log
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.identifiers import find_name
 from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
@@ -45,6 +47,11 @@ class WindowWork:
     def spark(self) -> SparkSession:
         """Return the session whose configuration is this window's own."""
         return self.delivery.spark
+
+    @property
+    def log(self) -> TableLog:
+        """Return the target's log."""
+        return open_log(self.spark, self.ref, self.found.location)
 
     @property
     def plan(self) -> WindowPlan:
@@ -130,7 +137,9 @@ class WindowWork:
             "physical": dict(self.physical),
         }
         app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
-        return self.last.next_mark(app_id, stream, plan.number, facts)
+        state = self.delivery.scratch
+        claim = claim_table(self.spark, self.ref, self.log, state, self.last.newest)
+        return self.last.next_mark(app_id, stream, plan.number, facts, claim)
 
     def spelled(self, name: str) -> str:
         """Name a column as the target does."""

@@ -1,0 +1,138 @@
+"""Let one attempt at a time commit where a MERGE cannot carry a transaction mark, so that Delta would take it twice.
+
+In: the rows of an attempt. Out: the same rows, read together with a file of the attempt's own, its claim; None where
+its mark is in the log already, which Delta would skip. Before it commits, an attempt lays its claim down, takes away
+those of all others and, where there were any, changes a property of the table; then it looks into the log.
+Promise: of all attempts with one mark, one commits, however late the others come, and without a clock. One whose claim
+was taken away finds no file to read; where it has read that before, it began before the property was changed, and Delta
+refuses it (`MetadataChangedException`). One that found no claim but its own was the first, or finds the first one's
+commit in the log: a claim goes with its commit only, and stays where nobody knows whether there is one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlib.delta.log import Commit, TableLog
+from mirrorlib.delta.properties import CLAIM, set_properties
+from mirrorlib.delta.sessions import carries_marks, file_reader
+from mirrorlib.journal.entries import new_attempt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.delta.table import TableRef
+    from mirrorlib.store import Store
+
+_COLUMN = "_mirror_claim"
+_PROCESS = new_attempt()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What an attempt needs to be the only one at a table.
+
+    Attributes:
+        spark: the session that commits.
+        ref: the table.
+        log: its commits.
+        since: the version up to which its mark is known not to be in there.
+        state: where claims are laid down, which Spark reads.
+        name: of the claim.
+
+    """
+
+    spark: SparkSession
+    ref: TableRef
+    log: TableLog
+    since: int
+    state: Store
+    name: str
+
+    def lay(self, rows: DataFrame, app_id: str, version: int, *, nothing: bool) -> DataFrame | None:
+        """Lay it down; return the rows, bound to it, or *nothing* of them; None where the mark is in the log."""
+        from pyspark.sql import functions as f
+
+        self.state.put_new(self._path, _claim_file())
+        listed = self.state.list_folder(self._folder)
+        others = [file.path for file in (listed.files if listed else ()) if file.path != self._path]
+        for path in others:
+            self.state.delete(path)
+        if others:
+            set_properties(self.spark, self.ref.sql, {CLAIM: self.name})
+        newest = self.log.newest(at_least=self.since)
+        commits = () if newest is None else self.log.commits(self.since, newest)
+        if any(_has_mark(commit.ours or {}, app_id, version) for commit in commits):
+            self.withdraw()
+            return None
+        own = file_reader(self.spark, f"{_COLUMN} tinyint").parquet(self.state.uri(self._path))
+        if nothing:  # of rows that are none, Spark would read no claim
+            fields = rows.schema.fields
+            nulls = [f.lit(None).cast(field.dataType).alias(field.name) for field in fields]
+            return own.where(f.col(_COLUMN) < 0).select(*nulls)
+        return rows.crossJoin(f.broadcast(own)).drop(_COLUMN)
+
+    def withdraw(self) -> None:
+        """Take it away, as it is known what became of it."""
+        self.state.delete(self._path)
+
+    def is_gone(self) -> bool:
+        """Say whether another attempt has taken it away."""
+        return self.state.stat(self._path) is None
+
+    @property
+    def _folder(self) -> str:
+        return f"claims/{self.ref.name.segment}"
+
+    @property
+    def _path(self) -> str:
+        return f"{self._folder}/{self.name}.parquet"
+
+
+def claim_table(
+    spark: SparkSession, ref: TableRef, log: TableLog, state: Store, since: int | None
+) -> Claim | None:
+    """Return what an attempt has to claim the table by; None where the session's commits carry marks."""
+    if carries_marks(spark):
+        return None
+    name, since = f"{_runner()}-{new_attempt()}", -1 if since is None else since
+    return Claim(spark=spark, ref=ref, log=log, since=since, state=state, name=name)
+
+
+def was_overtaken(log: TableLog, version: int | None) -> bool:
+    """Say whether anything but claims of this runner has been committed after a version, None for no table."""
+    newest = log.newest(at_least=-1 if version is None else version)
+    if newest == version or newest is None or version is None or newest < version:
+        return newest != version
+    commits = log.commits(version, newest)
+    return len(commits) < newest - version or not all(map(_is_own_claim, commits))
+
+
+def _is_own_claim(commit: Commit) -> bool:
+    return str((commit.ours or {}).get("claim", "")).startswith(_runner())
+
+
+def _runner() -> str:
+    """Name this runner, a thread, whose own claims explain none of its failures."""
+    return f"{_PROCESS}{threading.get_ident():x}"
+
+
+def _has_mark(said: Mapping[str, Any], app_id: str, version: int) -> bool:
+    """Say whether a commit has a mark, or a later one, as Delta itself compares them."""
+    marked = said.get("txn") or ("", 0)
+    return bool(marked[0] == app_id and marked[1] >= version)
+
+
+@cache
+def _claim_file() -> bytes:
+    file = BytesIO()
+    pq.write_table(pa.table({_COLUMN: pa.array([1], pa.int8())}), file)
+    return file.getvalue()
