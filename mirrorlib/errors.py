@@ -259,8 +259,8 @@ class ComputeError(MirrorError):
     """The compute refuses something that a correct result needs, such as a session's configuration."""
 
     advice = (
-        "Run it on compute whose sessions can be configured: on Databricks a job cluster with classic compute, "
-        "not serverless; any other Spark. What was applied stays applied."
+        "Run it on compute whose sessions can be configured: on Databricks a job cluster with classic compute; "
+        "any other Spark. What was applied stays applied."
     )
 
 

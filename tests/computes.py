@@ -1,6 +1,7 @@
 """Compute that lets nobody configure a session but by the few settings that Databricks serverless documents.
 
-`MIRRORLIB_COMPUTE=serverless` lets a whole test run go on such compute, the processes that it starts too: `make serverless`.
+`MIRRORLIB_COMPUTE=serverless` lets a whole test run go on such compute, the processes that it starts too, and
+`MIRRORLIB_COMPUTE=connect` on a client of Spark Connect that can, besides, neither read settings nor make a session.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
     Set = Callable[[object, str, object], None]
 
-SERVERLESS = os.environ.get("MIRRORLIB_COMPUTE") == "serverless"
+COMPUTE = os.environ.get("MIRRORLIB_COMPUTE")
+SERVERLESS = COMPUTE is not None
 _CLIENTS = ("spark.sql.execution.", "spark.sql.session.")  # what the client itself asks for
 STATIC = "spark.sql.warehouse.dir"  # Spark itself lets nobody set it
 MARKS = "spark.databricks.delta.write."
@@ -52,9 +54,17 @@ def hiding(usual: Callable[..., object] | None) -> Callable[..., object]:
     return tell
 
 
+def confine(client: SparkSession, patch: Callable[[object, str, object], None] = setattr) -> None:
+    """Let a client of Spark Connect set and read nothing but what serverless documents, and make no session."""
+    conf = type(client.conf)
+    patch(conf, "set", refusing(conf.set))
+    patch(conf, "get", hiding(conf.get))
+    patch(type(client), "cloneSession", hiding(None))
+
+
 def let_nobody_configure(spark: SparkSession) -> None:
     """Let every session of this process refuse settings where the environment says so."""
-    if SERVERLESS:
+    if COMPUTE == "serverless":
         own, kind = spark.conf, type(spark.conf)
         usual, refuse = kind.set, refusing(kind.set)
 

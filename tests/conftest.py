@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import servers
 import shared_java
-from computes import let_nobody_configure
+from computes import COMPUTE, confine, let_nobody_configure
+from connecting import CONNECT_MODE, connect
 from little import LITTLE, SHORT_LIVED
 from zones import ZoneWriter
 
@@ -92,6 +93,11 @@ def spark() -> Iterator[SparkSession]:
     # What a test reads itself needs no adapting; what mirrorlib does in sessions of its own is as it is.
     session.conf.set("spark.sql.adaptive.enabled", "false")
     let_nobody_configure(session)
+    if COMPUTE == "connect":
+        os.environ[CONNECT_MODE] = "1"
+        session = connect(session)
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        confine(session)
     yield session
     if not shared:
         session.stop()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import mirrorlib
 from computes import said_by
-from mirrorlib.delta.sessions import _set_up
+from mirrorlib.delta.sessions import _set_up, is_remote
 from mirrorlib.events import Event
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.job import open_job, open_work
@@ -147,7 +147,8 @@ class Mirror:
 
     def do(self, statement: str) -> None:
         """Let somebody else run SQL, `{t}` being the table."""
-        self.spark.newSession().sql(statement.format(t=self.sql)).collect()
+        session = self.spark if is_remote(self.spark) else self.spark.newSession()
+        session.sql(statement.format(t=self.sql)).collect()
 
     def open_work(self, **options: Any) -> Work:
         """Begin as a runner of its own that nothing keeps off the table, as on a store where no lock is needed."""

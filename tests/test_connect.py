@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import pytest
 
 import mirrorlib
-from computes import hiding, refusing
+from computes import confine
 from connecting import CONNECT_MODE, connect
 from feeds import Table, told
 from mirrorlib.delta import sessions
@@ -103,10 +103,7 @@ def remote(client: SparkSession, tmp_path: Path) -> Mirror:
 @pytest.fixture
 def confined(client: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
     """Be on compute that has one session for all, and lets nobody set or read but what serverless documents."""
-    conf = type(client.conf)
-    monkeypatch.setattr(conf, "set", refusing(conf.set))
-    monkeypatch.setattr(conf, "get", hiding(conf.get))
-    monkeypatch.setattr(type(client), "cloneSession", hiding(None))
+    confine(client, monkeypatch.setattr)
     idle = sessions._IDLE.pop(client, [])
     yield client
     sessions._UNMARKED.discard(client)

@@ -341,7 +341,7 @@ def crash_at(step: str, when: str) -> Callable[[Event], None]:
 def crash(receiver: Receiver, **options: Any) -> None:
     """Run to a crash."""
     with pytest.raises(Crash):
-        receiver.run(**options)
+        pytest.fail(str(receiver.run(**options)))
 
 
 STEPS = [(step, when) for step in ("plan", "deliver", "done") for when in ("before", "after")]
