@@ -1,8 +1,8 @@
 """Bring open mirroring landing zones to Delta tables on any Spark, exactly once.
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
-stands, `ledger` how it came there (`write_ledger` keeps that in tables, `plot_ledger` draws it), `overview` all of
-that at once, `verify` whether it holds what its files come to, `reset` begins a table anew;
+stands, `ledger` how it came there (`write_ledger` keeps that in tables), `overview` all of
+that at once, as a page, `verify` whether it holds what its files come to, `reset` begins a table anew;
 `read_feed` and `stream_feed` give what changed in a table and
 `enable_feed` and `enable_by_default` let it be recorded; `export` delivers it to `consumers`, and
 `vacuum` leaves them what they have still to read; `watch` runs `apply` or `export` again and again;
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from mirrorlib.operate.ledger import LedgerReport
     from mirrorlib.operate.ledger import read_ledger as ledger
     from mirrorlib.operate.lineage import LineageReport, lineage
-    from mirrorlib.operate.overview import Overview, plot_ledger
+    from mirrorlib.operate.overview import Overview
     from mirrorlib.operate.overview import read_overview as overview
     from mirrorlib.operate.rounds import watch
     from mirrorlib.operate.status import StatusReport
@@ -162,7 +162,6 @@ __all__ = [
     "maintain_current_view",
     "overview",
     "plan",
-    "plot_ledger",
     "propagate",
     "read_current_view",
     "read_feed",

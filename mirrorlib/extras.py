@@ -9,13 +9,13 @@ from __future__ import annotations
 import shlex
 from typing import Literal
 
-Extra = Literal["databricks", "kafka", "local", "notebooks", "postgres"]
+Extra = Literal["databricks", "kafka", "local", "page", "postgres"]
 
 _NEEDED: dict[Extra, tuple[str, ...]] = {
     "databricks": ("databricks-sdk>=0.56",),
     "kafka": ("confluent-kafka>=2.4",),
     "local": ("delta-spark==4.4.0", "pyspark==4.2.0"),
-    "notebooks": ("matplotlib>=3.8",),
+    "page": ("jinja2>=3.1", "waitress>=3"),
     "postgres": ("psycopg[binary]>=3.1",),
 }
 

@@ -35,7 +35,7 @@ _SOURCE = (
 )  # fmt: skip
 # What a runtime has of its own, with all that each asks for: Spark, Delta, a client of Spark Connect, the plots.
 _PLATFORM = (
-    "delta-spark", "googleapis-common-protos", "grpcio", "grpcio-status", "matplotlib", "pandas", "pyspark", "zstandard",
+    "delta-spark", "googleapis-common-protos", "grpcio", "grpcio-status", "jinja2", "markupsafe", "pandas", "pyspark", "zstandard",
 )  # fmt: skip
 _CALL = """
 import importlib.metadata, sys

@@ -1,7 +1,7 @@
 """Say what becomes of a test whose server cannot be had: it is left out, or it fails where the server was promised.
 
 `MIRRORLIB_SERVERS` names, with blanks in between, the servers that a machine promises to have: `postgresql`,
-`kafka`, `azurite`.
+`kafka`, `azurite`, `chromium`, a browser.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 PROMISED = "MIRRORLIB_SERVERS"
 
 
-_CLIENTS = {"kafka": "confluent_kafka", "postgresql": "psycopg"}
+_CLIENTS = {"chromium": "playwright", "kafka": "confluent_kafka", "postgresql": "psycopg"}
 
 
 def lack(server: str, reason: str) -> NoReturn:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,7 +125,7 @@ def test_deep_partition_folders_are_refused(
 def test_no_value_of_a_row_is_logged(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nor said in a report: of what is applied, and of what has a value that does not fit."""
+    """Nor said in a report or a page: of what is applied, and of what has a value that does not fit."""
     caplog.set_level(logging.INFO)
     zone.table("good", keys=["id"]).file([{"id": SECRET, "v": SECRET}], [4])
     bad = zone.table("bad", keys=["id"])
@@ -135,7 +136,11 @@ def test_no_value_of_a_row_is_logged(
 
     assert {"good": "current", "bad": "failed"} == {one.table: one.state for one in report.tables}
     assert "good" in caplog.text
-    assert SECRET not in f"{caplog.text}{report}{report.to_dict()}{mirrorlib.check(str(zone))}"
+    page = mirrorlib.overview(tmp_path / "target")._repr_html_()
+    assert "1 of 2 tables stopped." in unescape(page)
+    assert (
+        SECRET not in f"{caplog.text}{report}{report.to_dict()}{mirrorlib.check(str(zone))}{page}"
+    )
 
 
 def text_bomb(path: Path, begin: bytes, block: bytes, times: int) -> None:

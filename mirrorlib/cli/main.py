@@ -29,6 +29,7 @@ examples:
   mirrorlib apply /data/landing /data/tables       bring every table up to date
   mirrorlib apply /data/landing /data/tables --table 'dbo/*' --watch 30
   mirrorlib status /data/tables --json             how does every table stand?
+  mirrorlib serve /data/tables                     the same as a live page, on this machine
   mirrorlib ledger /data/tables                    what was applied, batch by batch?
   mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
   mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
@@ -47,7 +48,8 @@ exit codes: 0 all is well, 1 a table is blocked or failed (the others are applie
 _COMMANDS = {
     "apply": ("apply", "bring every table up to date"),
     "plan": ("apply", "say what apply would do, and write nothing"),
-    "status": ("check", "show how every table of a target stands"),
+    "status": ("status", "show how every table of a target stands"),
+    "serve": ("status", "show how a target stands as a live page, to browsers on this machine"),
     "ledger": ("ledger", "show what was applied, batch by batch"),
     "feed": ("feed", "print what changed in a table"),
     "enable-feed": ("feed", "switch the change feed of tables on"),

@@ -116,9 +116,7 @@ def _new_batches(
     known = _newest(spark, ledger, status, "life", "batch")
     for table in status.tables:
         last = known.get(table.table, (0, 0))
-        for batch in newest_batches(state, parse_name(table.table)):
-            if (batch.life, batch.batch) <= last:
-                break
+        for batch in newest_batches(state, parse_name(table.table), last):
             more = {
                 "target": status.target,
                 "seconds": float(sum(batch.seconds.values())),

@@ -6,6 +6,7 @@ nothing. `book.py` writes the same rows into Delta tables, for dashboards.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,6 +48,8 @@ class Applied:
         planned_at: when its folder was listed, ISO 8601.
         finished_at: when it ended, ISO 8601.
         cause: what voided it.
+        schema: what became of the table's columns since the batch before: "+ amount bigint", "- note", "amount: int ->
+            bigint".
 
     """
 
@@ -69,6 +72,7 @@ class Applied:
     planned_at: str
     finished_at: str
     cause: str | None
+    schema: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -119,11 +123,12 @@ def read_ledger(
     state: PathOrUrl | None = None,
     last: int = LAST,
     allow_new: bool = False,
+    before: LedgerReport | None = None,
 ) -> LedgerReport:
     """Read the newest batches of every table of a target.
 
-    *last* is how many batches a table; *tables* are names or globs, and empty is all of them. The rest means the
-    same as for `status`.
+    *last* is how many batches a table; *tables* are names or globs, and empty is all of them. *before* is an earlier
+    answer, whose batches are not read again. The rest means the same as for `status`.
 
     Raises:
         JournalError: nothing has ever been applied to this target, or its journal cannot be read.
@@ -136,23 +141,39 @@ def read_ledger(
     tables = (tables,) if isinstance(tables, str) else tables
     places = Target.of(target, catalog=catalog, state=state)
     store = open_store(places.state)
-    found = [
-        batch
-        for name in list_applied(store, allow_new=allow_new)
-        if matches(name, tables)
-        for batch in islice(newest_batches(store, name), last)
-    ]
+    known: defaultdict[str, list[Applied]] = defaultdict(list)
+    for one in before.batches if before else ():
+        known[one.table].append(one)
+    found = list[Applied]()
+    for name in list_applied(store, allow_new=allow_new):
+        if matches(name, tables):
+            had = known[name.shown]
+            after = (had[0].life, had[0].batch) if had else (0, 0)
+            found += [*islice(newest_batches(store, name, after), last), *had][:last]
     return LedgerReport(target=places.shown, batches=tuple(found))
 
 
-def newest_batches(state: Store, name: TableName) -> Iterator[Applied]:
-    """Read a table's batches that have ended, newest first, one by one as they are asked for."""
-    journal = Journal(state, name)
+def newest_batches(
+    state: Store, name: TableName, after: tuple[int, int] = (0, 0)
+) -> Iterator[Applied]:
+    """Read a table's batches that have ended *after* that life and batch, newest first, as they are asked for."""
+    later: tuple[Life, Plan, Done] | None = None
+    for life, plan, done in _ended(Journal(state, name)):
+        if later is not None:
+            yield _applied(name, *later, done.columns)
+        if (life.ordinal, plan.batch) <= after:
+            return
+        later = life, plan, done
+    if later is not None:
+        yield _applied(name, *later, ())
+
+
+def _ended(journal: Journal) -> Iterator[tuple[Life, Plan, Done]]:
     for life in reversed(journal.lives()):
         entry = journal.newest(life)
         while entry is not None:
             if entry.done is not None:
-                yield _applied(name, life, entry.plan, entry.done)
+                yield life, entry.plan, entry.done
             number = entry.plan.batch - 1
             entry = journal.entry(life, number) if number else None
 
@@ -172,7 +193,18 @@ def list_applied(state: Store, *, allow_new: bool = False) -> list[TableName]:
     return sorted((TableName.from_segment(segment) for segment in folders), key=str)
 
 
-def _applied(name: TableName, life: Life, plan: Plan, done: Done) -> Applied:
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    """Say what became of columns; nothing of a table that was just made, or not yet."""
+    if before and after:
+        yield from (f"+ {name} {kind}" for name, kind in after.items() if name not in before)
+        yield from (f"- {name}" for name in before if name not in after)
+        both = [(name, before[name], kind) for name, kind in after.items() if name in before]
+        yield from (f"{name}: {old} -> {new}" for name, old, new in both if old != new)
+
+
+def _applied(
+    name: TableName, life: Life, plan: Plan, done: Done, before: Sequence[tuple[str, str]]
+) -> Applied:
     ended = datetime.fromisoformat(done.finished_at) if done.finished_at else None
     written = [datetime.fromisoformat(one.modified) for one in plan.files if one.modified]
     waited = (ended - min(written)).total_seconds() if ended and written else None
@@ -196,4 +228,5 @@ def _applied(name: TableName, life: Life, plan: Plan, done: Done) -> Applied:
         planned_at=plan.listed_at,
         finished_at=done.finished_at,
         cause=str((done.cause or {}).get("reason", "")) or None,
+        schema=tuple(_changed(dict(before), dict(done.columns))),
     )

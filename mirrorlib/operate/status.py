@@ -176,7 +176,9 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
     if entry is not None:
         position, zone_url = shown_position(entry.position), entry.plan.zone
         status = replace(status, position=position, landing_zone=zone_url)
-        if (done := entry.done) is not None:
+        underway = entry.done is None and entry.plan.batch > 1
+        ended = journal.entry(lives[-1], entry.plan.batch - 1) if underway else entry
+        if (done := ended.done) is not None:
             status = replace(status, version=done.version, last_commit=done.finished_at)
     status = replace(status, life=len(lives))
     doubt = changed_source_of(name.shown, entry)

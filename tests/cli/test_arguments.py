@@ -13,6 +13,7 @@ from mirrorlib.cli.command import Command
 from mirrorlib.cli.main import make_parser
 from mirrorlib.fabric.items import write_items
 from mirrorlib.ingest.reset import reset_with_warnings
+from mirrorlib.operate.page.serve import serve_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,8 @@ CALLS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "apply": (mirrorlib.apply, {"watch", "options"}),
     "plan": (mirrorlib.plan, set()),
     "reset": (reset_with_warnings, set()),
-    "status": (mirrorlib.status, set()),
+    "status": (mirrorlib.status, {"html"}),
+    "serve": (serve_page, set()),
     "check": (mirrorlib.check, set()),
     "ledger": (mirrorlib.ledger, {"to"}),
     "lineage": (mirrorlib.lineage, set()),

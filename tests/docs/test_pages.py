@@ -1,7 +1,8 @@
 """The quick start and the how-to pages are run as they stand: every command and every line of Python.
 
 A page is one story in an empty folder. Commands of mirrorlib run in this process, and others in a shell; a
-comment says where a command does not end with 0. Installing is left to the reader, and the demo to its own test.
+comment says where a command does not end with 0. Installing is left to the reader, and the demo and what ends by Ctrl-C
+to tests of their own.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def run_command(line: str) -> int | str | None:
     if words[:2] == ["pip", "install"]:
         assert [f".[{extra}]" for extra in PROJECT["optional-dependencies"]].count(words[2]) == 1
         return 0
-    if words == ["mirrorlib", "demo"]:
+    if words[:2] in (["mirrorlib", "demo"], ["mirrorlib", "serve"]):
         assert "" == understand(words[1:])
         return 0
     if words[0] != "mirrorlib":

@@ -1,8 +1,8 @@
-"""An overview is the status, the ledger and the plots of one moment."""
+"""An overview is all that is known of a target, of one moment: status, ledger, consumers and lineage."""
 
 from __future__ import annotations
 
-import sys
+import html
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ def test_an_overview_is_as_well_as_its_tables(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
     """It tells what `status` tells, in the same shape, and shows the ledger's last batches below."""
-    pytest.importorskip("matplotlib")
     orders = zone.table("orders", keys=["id"])
     orders.file([{"id": 1}])
     mirrorlib.apply(spark, str(zone), target, max_files=1)
@@ -39,18 +38,23 @@ def test_an_overview_is_as_well_as_its_tables(
     assert "blocked" == stopped.to_dict()["tables"][0]["state"]
     assert str(stopped.status) in str(stopped)
     assert str(stopped.ledger) in str(stopped)
+    assert [] == [*stopped.consumers.streams] if stopped.consumers else False
+    assert ["apply"] == [way.kind for way in stopped.ways.edges] if stopped.ways else False
+    shown = stopped._repr_html_()
+    assert shown.startswith('<iframe title="Status"')
+    assert "1 of 1 table stopped." in html.unescape(shown)
+    assert 1 == shown.count("<") - shown.count("</")
 
 
 def test_a_job_may_look_at_a_target_before_the_first_load(
     target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where that is asked for; a path that is wrong stays an error."""
-    pytest.importorskip("matplotlib")
     report = mirrorlib.overview(target, allow_new=True)
 
     assert (True, ()) == (report.ok, report.failures)
     assert ["nothing has been applied to this target yet"] == report.notes()
-    assert report.picture is not None
+    assert "Nothing has been applied to this target yet." in html.unescape(report._repr_html_())
     assert [0, 2, 2] == [
         main(command)
         for command in (["ledger", target, "--allow-new"], ["ledger", target], ["status", target])
@@ -58,27 +62,33 @@ def test_a_job_may_look_at_a_target_before_the_first_load(
     assert 2 == capsys.readouterr().err.count("Start with: mirrorlib apply")
 
 
-def test_what_cannot_be_drawn_or_kept_takes_nothing_else_along(
-    spark: SparkSession,
-    zone: ZoneWriter,
-    target: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_what_cannot_be_read_or_kept_takes_nothing_else_along(
+    spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:
     """The tables are shown, and the run is not well."""
     zone.table("orders", keys=["id"]).file([{"id": 1}])
     mirrorlib.apply(spark, str(zone), target)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     (tmp_path / "book").write_text("no folder")
+    stream = (
+        Path(target) / "_mirrorlib" / "consumers" / "lake" / "orders" / "streams" / "000001.json"
+    )
+    stream.parent.mkdir(parents=True)
+    stream.write_text("{")
 
     report = mirrorlib.overview(target, to=str(tmp_path / "book"), spark=spark)
 
     assert (True, False) == (report.status.ok, report.ok)
-    not_kept, not_drawn = report.failures
+    not_read, not_kept = report.failures
+    assert "the lineage was not read" in not_read
+    assert (
+        ["failed"] == [one.health for one in report.consumers.streams]
+        if report.consumers
+        else False
+    )
     assert f"the ledger was not written to {tmp_path / 'book'}" in not_kept
-    assert "pip install '.[notebooks]'" in not_drawn
     assert "orders" in report._repr_html_()
-    assert not_drawn in str(report)
+    assert not_read in html.unescape(html.unescape(report._repr_html_()))
+    assert not_kept in str(report)
     assert list(report.failures) == report.to_dict()["failures"] == report.notes()[-2:]
 
 

@@ -1,10 +1,10 @@
-"""`mirrorlib check` and `status`: review a landing zone, show how tables stand; need no Spark, and write nothing."""
+"""`mirrorlib check`: review a landing zone; needs no Spark, and writes nothing."""
 
 from __future__ import annotations
 
 import argparse
 
-from mirrorlib.cli.arguments import JSON, PLACE, TARGET
+from mirrorlib.cli.arguments import JSON, PLACE
 from mirrorlib.cli.command import Command, call
 from mirrorlib.events import Observer
 from mirrorlib.landing.check.report import CheckObserver, CheckStep
@@ -33,12 +33,6 @@ def check_observer(observe: Observer) -> CheckObserver:
     return tell
 
 
-def _status(arguments: argparse.Namespace) -> Report:
-    from mirrorlib.operate.status import read_status
-
-    return call(read_status, arguments)
-
-
 CHECK = Command(
     more="Nothing is written, and no Spark is started. Exit codes: 0 nothing but notes (and warnings), 1 errors "
     "(with --strict warnings too), 2 wrong usage. Every rule: docs/check.md.",
@@ -49,10 +43,4 @@ CHECK = Command(
         **JSON,
     },
     run=_check,
-)
-STATUS = Command(
-    more="States: current, behind (files wait), blocked (a file is missing), failed (something is wrong), "
-    "waiting (no metadata or data yet), gone (its folder is no longer there).",
-    arguments=TARGET,
-    run=_status,
 )
