@@ -30,6 +30,7 @@ examples:
   mirrorlib apply /data/landing /data/tables --table 'dbo/*' --watch 30
   mirrorlib status /data/tables --json             how does every table stand?
   mirrorlib ledger /data/tables                    what was applied, batch by batch?
+  mirrorlib where-is /data/tables dbo/orders --key id=4711
   mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
   mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
   mirrorlib consumers /data/tables                 who is delivered to, and how far is each?
@@ -49,6 +50,7 @@ _COMMANDS = {
     "plan": ("apply", "say what apply would do, and write nothing"),
     "status": ("check", "show how every table of a target stands"),
     "ledger": ("ledger", "show what was applied, batch by batch"),
+    "where-is": ("ledger", "tell the life of a change file, or every change of a key"),
     "feed": ("feed", "print what changed in a table"),
     "enable-feed": ("feed", "switch the change feed of tables on"),
     "export": ("export", "deliver what changed to a consumer"),
