@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from mirrorlib.operate.rounds import watch
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
-    from mirrorlib.operate.trace.steps import WhereReport
+    from mirrorlib.operate.trace.files import WhereReport
     from mirrorlib.operate.trace.where import where_is
     from mirrorlib.operate.vacuum import vacuum_tables as vacuum
     from mirrorlib.operate.verify import VerifyReport

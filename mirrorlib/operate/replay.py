@@ -7,7 +7,7 @@ rows at once. Both sides are read once, and hashed; where hashes differ they are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
@@ -77,7 +77,7 @@ def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[O
         FileChangedError: one is gone, or is not what was applied.
 
     """
-    places, opened = list_places(zone, name), list[Opened]()
+    places, opened = [*list_places(zone, name)], list[Opened]()
     for entry in entries:
         policies = entry.plan.policies
         source = Source(zone=zone, table=name.shown, folder=name.folder, policies=policies)
@@ -85,17 +85,16 @@ def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[O
     return opened
 
 
-def list_places(zone: Store, name: TableName) -> list[str]:
+def list_places(zone: Store, name: TableName) -> Iterator[str]:
     """Name the folders in which a table's applied files may lie, their own first."""
-    places = [name.folder]
+    yield name.folder
     for place in PLACES.values():
         listed = zone.list_folder(f"{name.folder}/{place}")
         days = ("", *(f"/{day}" for day in listed.folders)) if listed else ()
-        places += [f"{name.folder}/{place}{day}" for day in days]
-    return places
+        yield from (f"{name.folder}/{place}{day}" for day in days)
 
 
-def open_planned(source: Source, planned: PlannedFile, places: Sequence[str]) -> Landed:
+def open_planned(source: Source, planned: PlannedFile, places: Iterable[str]) -> Landed:
     """Open a file that was planned, in the first place that has it; `FileChangedError` where none has."""
     msg = "the change file is gone"
     for place in places:

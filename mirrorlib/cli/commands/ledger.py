@@ -7,7 +7,6 @@ import argparse
 from mirrorlib.cli.arguments import MEMORY, PLACE, TABLES, TARGET, bound, refuse
 from mirrorlib.cli.command import Command, call
 from mirrorlib.cli.watch import start_spark
-from mirrorlib.names import named_twice
 from mirrorlib.operate.ledger import LAST
 from mirrorlib.tabular import Report
 
@@ -40,13 +39,10 @@ def _verify(arguments: argparse.Namespace) -> Report:
 def _where_is(arguments: argparse.Namespace) -> Report:
     from mirrorlib.operate.trace.where import where_is
 
-    if arguments.file is None and not arguments.keys:
-        arguments.refuse("one of the arguments --file --key is required")
-    if arguments.file is not None:
-        return call(where_is, arguments, key=None)
-    if (twice := named_twice([name for name, _ in arguments.keys])) is not None:
-        arguments.refuse(f"argument --key: {twice} is given twice")
-    return call(where_is, arguments, key=dict(arguments.keys), spark=start_spark(arguments))
+    key = dict(arguments.keys)
+    if len(key) < len(arguments.keys):
+        arguments.refuse("argument --key: names a column twice")
+    return call(where_is, arguments, key=key or None, spark=start_spark(arguments) if key else None)
 
 
 def _pair(text: str) -> tuple[str, str]:

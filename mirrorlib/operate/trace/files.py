@@ -1,20 +1,24 @@
 """Tell what became of a change file, by the journal, the landing zone and the consumers; no Spark is needed.
 
-In: a table's past, and what people call the file. Out: `Step` values. A journal is not read through: positions grow
-from batch to batch, as versions do from window to window.
+In: a table, and what people call the file. Out: `Step` values, which print as a table, are JSON, and make a DataFrame.
+No journal is read through: positions grow from batch to batch, as versions do from window to window.
 """
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, cached_property, partial
+from functools import cache, partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.feed.changes import Change, Changes
 from mirrorlib.ingest.files.continued_life import newest_entry
 from mirrorlib.ingest.files.history import History
-from mirrorlib.ingest.files.plan import first_position
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
@@ -22,13 +26,98 @@ from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, Life, Plan, PlannedFile
 from mirrorlib.journal.registry import FOLDER, Registry
-from mirrorlib.journal.streams import Stream, WindowEntry
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, sequence_number
 from mirrorlib.operate.replay import list_places, open_planned
 from mirrorlib.operate.status import status_of
-from mirrorlib.operate.trace.steps import Step
 from mirrorlib.store import Store, open_store
+from mirrorlib.tabular import Report, shown_moment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FRAME = (
+    "what string, at timestamp, life int, batch bigint, version bigint, file string, row bigint, "
+    "rows map<string,bigint>, consumer string, window string, detail string, before string, after string"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing that happened.
+
+    A file is published, listed, applied, void, under way, waiting or passed over. A key's steps are insert, update and
+    delete; behind those of a version stands every *row* of the key in the files that made it. A version is delivered;
+    *now* is what is there. Rows are counted from 0, or by marker; a window is `(after, until]`, a moment ISO 8601.
+    """
+
+    what: str
+    at: str | None = None
+    life: int | None = None
+    batch: int | None = None
+    version: int | None = None
+    file: str | None = None
+    row: int | None = None
+    rows: Mapping[str, int] | None = None
+    consumer: str | None = None
+    window: str | None = None
+    detail: str = ""
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class WhereReport(Report):
+    """What happened to a *file* or a *key*, and what of the past is *lost*."""
+
+    columns: ClassVar = (
+        "what",
+        "at",
+        "life",
+        "batch",
+        "version",
+        "file",
+        "row",
+        "consumer",
+        "detail",
+    )
+    target: str
+    table: str
+    file: str | None
+    key: Mapping[str, Any] | None
+    steps: tuple[Step, ...]
+    lost: tuple[str, ...]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a step."""
+        found, keys = list[tuple[str, ...]](), tuple(self.key or ())
+        for one in self.steps:
+            counts = (f"{count:,} {marker}" for marker, count in (one.rows or {}).items() if count)
+            detail = ", ".join(filter(None, (*counts, one.window, one.detail)))
+            if one.before or one.after:
+                told = Change(
+                    version=0, timestamp="", change="", before=one.before, after=one.after
+                )
+                detail = Changes("", (told,), keys, more=False).rows()[0][-1]
+            facts = (getattr(one, name) for name in self.columns[2:-1])
+            shown = ("-" if fact is None else str(fact) for fact in facts)
+            found.append((one.what, shown_moment(one.at), *shown, detail))
+        return found
+
+    def notes(self) -> list[str]:
+        """Say what can no longer be told."""
+        return [f"no longer there: {one}" for one in self.lost]
+
+    def to_frame(self, spark: SparkSession) -> DataFrame:
+        """Make the steps a DataFrame, in which the rows before and after a change are JSON."""
+        from mirrorlib.operate.book import to_row
+
+        rows = []
+        for step in map(asdict, self.steps):
+            sides = {side: step[side] for side in ("before", "after") if step[side]}
+            texts = {side: json.dumps(row, default=str) for side, row in sides.items()}
+            rows.append(to_row(_FRAME, step | texts))
+        return spark.createDataFrame(rows, _FRAME)
 
 
 class Past:
@@ -40,70 +129,45 @@ class Past:
         self.lives = self.journal.lives()
         found = map(self.journal.newest, reversed(self.lives))
         self.newest = next(filter(None, found), None)  # batch, of the newest life that has one
-
-    @cached_property
-    def zone(self) -> Store:
-        """Open the landing zone of the newest batch, or where the table was looked for last."""
-        said = self.newest.plan.zone if self.newest else self.journal.read_status().get("zone")
-        if said is None:
-            msg = "the journal does not say where the table's landing zone is"
-            raise JournalError(msg, table=self.name.shown)
-        return open_store(str(said))
-
-    @cached_property
-    def _places(self) -> list[str]:
-        return list_places(self.zone, self.name)
+        said = self.journal.read_status().get("zone")
+        self.zone = open_store(said or (self.newest.plan.zone if self.newest else state.url))
+        listed = state.list_folder(FOLDER)
+        names = [TableName.from_segment(one).table for one in (listed.folders if listed else ())]
+        registries = [Registry(state, consumer, name) for consumer in names]
+        self._streams = [(one, stream) for one in registries for stream in one.all_streams()]
+        self._window = cache(Registry.entry)
 
     def open(self, plan: Plan, planned: PlannedFile) -> tuple[Source, Landed]:
-        """Open a file of a batch where it lies now; raises as `open_planned` does."""
-        policies, folder = plan.policies, self.name.folder
-        source = Source(zone=self.zone, table=self.name.shown, folder=folder, policies=policies)
-        return source, open_planned(source, planned, self._places)
+        """Open a planned file where it lies now; raises as `open_planned` does."""
+        zone, name = self.zone, self.name
+        source = Source(zone=zone, table=name.shown, folder=name.folder, policies=plan.policies)
+        return source, open_planned(source, planned, list_places(zone, name))
 
     def deliveries(self, version: int, table_id: str | None) -> Iterator[Step]:
         """Tell by which window of each of its streams a consumer was given a version of a Delta table."""
-        for stream, last, read in self._streams:
-            numbers = range(1, last + 1)
-            first = bisect_left(numbers, version, key=lambda one, read=read: read(one).plan.until)
-            for plan, done in ((one.plan, one.done) for one in map(read, numbers[first:])):
-                if done and done.outcome == "void":
-                    continue  # it has given nothing; the next one stands in for it
-                if done and plan.after < version and plan.table_id == (table_id or plan.table_id):
-                    changes = plan.kind == "changes"
-                    what = "changes" if changes else f"all rows as of version {plan.until}"
+        for registry, stream in self._streams:
+            newest, read = registry.newest(stream), partial(self._window, registry, stream)
+            numbers = range(1, newest.plan.number + 1 if newest else 1)
+            ends = partial(lambda read, number: read(number).plan.until, read)
+            first = bisect_left(numbers, version, key=ends)
+            # One that was voided has given nothing, and the next stands in for it.
+            given = (one for one in map(read, numbers[first:]) if one.position == one.plan.until)
+            for window in islice(given, 1):
+                plan, done = window.plan, window.done
+                if plan.after < version and plan.table_id == (table_id or plan.table_id):
+                    what = f"{plan.kind} of window {plan.number}, to {stream.to}"
                     yield Step(
                         what="delivered",
-                        at=done.finished_at,
+                        at=done.finished_at if done else None,
                         version=version,
                         consumer=stream.consumer,
-                        window=f"({plan.after}, {plan.until}]" if changes else None,
-                        detail=f"{what}, window {plan.number}, to {stream.to}",
+                        window=f"({plan.after}, {plan.until}]",
+                        detail=what,
                     )
-                break
-
-    @cached_property
-    def _streams(self) -> list[tuple[Stream, int, Callable[[int], WindowEntry]]]:
-        """Give each consumer's streams, how many windows each has, and what reads one."""
-        listed = self.state.list_folder(FOLDER)
-        consumers = listed.folders if listed else ()
-        return [
-            (stream, newest.plan.number, cache(partial(registry.entry, stream)))
-            for consumer in consumers
-            for registry in [
-                Registry(self.state, TableName.from_segment(consumer).table, self.name)
-            ]
-            for stream in registry.all_streams()
-            if (newest := registry.newest(stream)) is not None
-        ]
 
 
 def trace_file(past: Past, file: str) -> list[Step]:
-    """Tell the life of a file that is called by its number, its name, or a path that ends with it.
-
-    Raises:
-        JournalError: nobody knows it.
-
-    """
+    """Tell the life of a file that is called by its number, its name, or a path that ends with it."""
     steps = list[Step]()
     for life in past.lives:
         try:
@@ -112,20 +176,16 @@ def trace_file(past: Past, file: str) -> list[Step]:
                 steps += [step for planned in some for step in _tell(past, life, entry, planned)]
         except JournalError as exc:
             past.lost[f"batches of life {life.ordinal}: {exc}"] = None
-    here = {
-        one.file
-        for one in steps
-        if one.what in {"applied", "under way"} and one.life == len(past.lives)
-    }
+    known = [one.file for one in steps if one.life == len(past.lives) and one.what != "void"]
     try:
-        steps += [one for one in _unapplied(past, file) if one.file not in here]
+        steps += _unapplied(past, file, known)
     except MirrorError as exc:
         past.lost[f"the landing zone: {exc}"] = None
     if steps:
         return steps
-    newest = past.newest.plan.files[-1].name if past.newest else "none"
     msg = "no batch has had such a change file, and the landing zone has none"
-    found = "; ".join(past.lost) or f"{newest}, the newest in a batch"
+    newest = past.newest.plan.files[-1].name if past.newest else "no file"
+    found = "; ".join((*past.lost, f"{newest} in the newest batch"))
     step = "Give its number, or its path below the table's folder."
     raise JournalError(msg, table=past.name.shown, file=file, found=found, next_step=step)
 
@@ -145,29 +205,26 @@ def _batches_of(past: Past, life: Life, file: str) -> list[Entry]:
     numbers, policies = range(1, newest.plan.batch + 1), newest.plan.policies
     number = int(file) if file.isdecimal() else sequence_number(file.rpartition("/")[2])
     wanted = [(partition, number) for partition in newest.plan.after if number is not None]
-    overwritten = False
+    again = False
     if (
         policies.plain is not None or policies.by_time
     ):  # numbered in the order in which they were applied
         applied = History(past.journal, newest.plan.zone, until=life.ordinal).applied()
-        named = enumerate(applied.etags, start=1)
-        wanted = [(WHOLE_FOLDER, place) for place, name in named if _fits(name, file)]
-        overwritten = applied.count != len(applied.etags)
-
-    likely = {
-        batch
-        for partition, number in wanted
-        for place in [
-            bisect_left(numbers, number, key=lambda one: read(one).position.get(partition, 0))
-        ]
-        for batch in numbers[place : place + 1]
-    }
+        again = applied.count != len(
+            applied.etags
+        )  # some were applied again, and all is to be read
+        names = enumerate(applied.etags, start=1)
+        wanted = [(WHOLE_FOLDER, place) for place, name in names if _fits(name, file)]
+    ends = {numbers[-1], *(numbers if again else ())}
+    for partition, place in wanted:
+        before = partial(lambda part, batch: read(batch).position.get(part, 0), partition)
+        ends.update(numbers[bisect_left(numbers, place, key=before) :][:1])
     found = dict[int, Entry]()
-    for last in numbers if overwritten else {*likely, numbers[-1]}:
-        for entry in map(read, range(last, 0, -1)):
+    for end in ends:
+        for entry in map(read, range(end, 0, -1)):
             batch, done = entry.plan.batch, entry.done
             # Right before a batch stand those that were voided, whose files it may have.
-            if batch < last and done and done.outcome == "applied" and not done.cause:
+            if batch < end and done and done.outcome == "applied" and not done.cause:
                 break
             if any(_fits(planned.name, file) for planned in entry.plan.files):
                 found[batch] = entry
@@ -178,16 +235,16 @@ def _tell(past: Past, life: Life, entry: Entry, planned: PlannedFile) -> Iterato
     """Tell what a batch made of a file, and where that is now."""
     plan, done = entry.plan, entry.done
     step = partial(Step, life=life.ordinal, batch=plan.batch, file=planned.name)
-    rows, whose = done.rows if done else {}, "" if len(plan.files) == 1 else "in the whole batch"
-    try:
-        _, landed = past.open(plan, planned)
-        rows, whose = {MARKER_NAMES[one]: count for one, count in landed.counts.items()}, ""
-        folder = landed.file.path.removesuffix(planned.name).removeprefix(past.name.folder)
-        place = folder.strip("/") or "in its place"
-    except MirrorError as exc:
-        place = exc.reason
     yield step(what="published", at=planned.modified or None, detail=f"{planned.size:,} bytes")
     yield step(what="listed", at=plan.listed_at)
+    rows, detail = done.rows if done else {}, "" if len(plan.files) == 1 else "in its whole batch"
+    try:
+        _, landed = past.open(plan, planned)
+        rows, detail = {MARKER_NAMES[one]: count for one, count in landed.counts.items()}, ""
+        path = landed.file.path.removeprefix(past.name.folder).removesuffix(planned.name)
+        place = path.strip("/") or "in its place"
+    except MirrorError as exc:
+        place = exc.reason
     if done is None:
         yield step(what="under way", detail="the next apply tells how it ends")
     else:
@@ -196,28 +253,24 @@ def _tell(past: Past, life: Life, entry: Entry, planned: PlannedFile) -> Iterato
             yield end(detail=str((done.cause or {}).get("reason", "")))
         else:
             if plan.policies.snapshots and planned != plan.files[-1]:
-                whose = "but a later snapshot of its batch took its place"
+                detail = "a later snapshot of its batch took its place"
             doubt = "it was replaced meanwhile, and may be in the table either way"
-            yield end(rows=rows, detail=doubt if done.doubt == planned.name else whose)
+            yield end(rows=rows, detail=doubt if done.doubt == planned.name else detail)
             yield from past.deliveries(done.version, done.table_id)
     yield step(what="now", detail=place)
 
 
-def _unapplied(past: Past, file: str) -> Iterator[Step]:
-    """Look for a file in the landing zone, and say why it is not applied."""
+def _unapplied(past: Past, file: str, known: Collection[str | None]) -> Iterator[Step]:
+    """Look for a file in the landing zone, and say why no batch of the present life has it."""
     folder = TableFolder(name=past.name, path=past.name.folder)
     opened = open_folder(past.zone, folder, History(past.journal, past.zone.url))
     entry = newest_entry(past.journal, past.lives, opened.metadata)
-    begin = first_position(opened.listing, past.lives[-1].start_at) if past.lives else {}
-    position = (entry.position if entry else {}) or begin
     for partition, files in opened.listing.partitions.items():
-        for number, stored in files.items():
-            if not _fits(stored.name, file):
+        for number, one in files.items():
+            if not _fits(one.name, file) or one.name in known:
                 continue
-            step = partial(Step, file=stored.name, at=stored.modified.isoformat())
-            if number <= position.get(partition, 0):
-                why = "what comes after it was applied before it was there, so it never is"
-                yield step(what="passed over", detail=why)
-            else:
+            told = Step(what="passed over", file=one.name, at=one.modified.isoformat())
+            if number > (entry.position.get(partition, 0) if entry else 0):
                 status = status_of(past.state, past.name, datetime.now(UTC))
-                yield step(what="waiting", detail=status.reason if status else "")
+                told = replace(told, what="waiting", detail=status.reason if status else "")
+            yield told

@@ -6,20 +6,17 @@ whose batch it was; of that batch's files the key's columns are read as `apply` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial, reduce
 from itertools import groupby
-from math import isnan
-from operator import and_
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.delta.address import FeedTable, find_feed_table
-from mirrorlib.delta.columns import Column, Columns, find_key_column, to_columns
+from mirrorlib.delta.columns import Column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import (
     FeedExpiredError,
@@ -33,24 +30,23 @@ from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows, read_window, tell_changes
 from mirrorlib.feed.window import Bound, open_window
 from mirrorlib.identifiers import quote
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import iter_pieces
 from mirrorlib.ingest.rows.marks import read_marks
+from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
-from mirrorlib.journal.entries import Plan, PlannedFile
 from mirrorlib.landing.columns import MARKER_NAMES
-from mirrorlib.landing.types import INSTANT
 from mirrorlib.landing.values import fit_values
 from mirrorlib.names import find_key, matches
 from mirrorlib.operate.ledger import list_applied
-from mirrorlib.operate.trace.files import Past, trace_file
-from mirrorlib.operate.trace.steps import Step, WhereReport
+from mirrorlib.operate.trace.files import Past, Step, WhereReport, trace_file
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Key: TypeAlias = dict[Column, pa.Scalar]
+Key: TypeAlias = dict[Column, pa.ChunkedArray]  # of one value
 _MOST = 1_000  # changes of a key
 
 
@@ -105,7 +101,11 @@ def where_is(
         with lend_session(spark) as session:
             address = table_address(place, past.name)
             delta = find_feed_table(session, address, shown=past.name.shown)
-            key, steps = _trace_key(session, past, delta, key, after, show_values=show_values)
+            typed = _read_key(session, past, delta, key)
+            steps = [*_trace_key(session, past, delta, typed, after)]
+        key = {column.name: values[0].as_py() for column, values in typed.items()}
+        if not show_values:
+            steps = [replace(step, before=None, after=None) for step in steps]
     return WhereReport(
         target=place.shown,
         table=past.name.shown,
@@ -116,30 +116,41 @@ def where_is(
     )
 
 
+def _read_key(spark: SparkSession, past: Past, table: FeedTable, given: Mapping[str, Any]) -> Key:
+    """Give the values of a key the types of the table's columns; raises `KeysError` where that cannot be."""
+    shown, newest = past.name.shown, past.newest
+    columns = to_columns(read_rows(spark, table, table.commits.newest).dtypes)
+    keys = spelled_keys(columns, newest.plan.policies.keys if newest else ())
+    values = {find_key(keys, name) or name: value for name, value in given.items()}
+    if not keys or {*values} != {*keys}:
+        msg, asked = "this is not the table's key", ", ".join(values) or "nothing"
+        step = f"Give {' and '.join(keys)}, each as a --key of its own."
+        step = step if keys else "It has none; see its changes with: mirrorlib feed TARGET TABLE"
+        raise KeysError(msg, table=shown, found=asked, next_step=step)
+    key: Key = {}
+    for column in (column for column in columns if column.name in keys):
+        value = values[column.name]
+        try:
+            one = pa.chunked_array([[value]])
+            is_text = isinstance(value, str)
+            key[column] = one.cast(column.type) if is_text else fit_values(one, column.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as exc:
+            msg, name = f"the value is no {column.sql_type}", column.name
+            raise KeysError(msg, table=shown, column=name, found=repr(value)) from exc
+    return key
+
+
 def _trace_key(
-    spark: SparkSession,
-    past: Past,
-    table: FeedTable,
-    given: Mapping[str, Any],
-    after: Bound | None,
-    *,
-    show_values: bool,
-) -> tuple[dict[str, Any], list[Step]]:
-    """Tell every change of a key, and what is there of it now."""
+    spark: SparkSession, past: Past, table: FeedTable, key: Key, after: Bound | None
+) -> Iterator[Step]:
+    """Tell every change of a key that the feed has, and what is there of it now."""
     from pyspark.sql import functions as f
 
-    commits, shown = table.commits, past.name.shown
-    rows = read_rows(spark, table, commits.newest)
-    keys = past.newest.plan.policies.keys if past.newest else ()
-    key = _read_key(shown, to_columns(rows.dtypes), keys, given)
-    names = [column.name for column in key]
-    values = {column.name: value.as_py() for column, value in key.items()}
-    texts = [v if isinstance(v, bytes | None) else str(v) for v in values.values()]
-    same = (
-        f.col(quote(column.name)).eqNullSafe(f.lit(text).cast(column.sql_type))
-        for column, text in zip(key, texts, strict=True)
-    )
-    is_key = reduce(and_, same)
+    commits, names, is_key = table.commits, [column.name for column in key], f.lit(col=True)
+    for column, values in key.items():
+        value = values[0].as_py()
+        text = f.lit(value if isinstance(value, bytes | None) else str(value))
+        is_key &= f.col(quote(column.name)).eqNullSafe(text.cast(column.sql_type))
     try:
         window = open_window(commits, -1 if after is None else after, None)
     except FeedExpiredError as exc:
@@ -147,68 +158,20 @@ def _trace_key(
         past.lost[f"changes before version {first}: {exc.reason}"] = None
         window = open_window(commits, first - 1, None)
     frame = read_window(spark, table, window).where(is_key)
-    found = first_changes(tell_changes(frame, window, table, names, net=False), shown, names, _MOST)
+    told = tell_changes(frame, window, table, names, net=False)
+    found = first_changes(told, past.name.shown, names, _MOST)
+    for version, changes in groupby(found.changes, key=lambda change: change.version):
+        yield from _tell_version(past, table, version, changes, key)
     if found.more:
         last = found.changes[-1].version
-        past.lost[f"here, but in the feed: what came later; go on with --after {last - 1}"] = None
-    steps = list[Step]()
-    for version, changes in groupby(found.changes, key=lambda one: one.version):
-        steps += _tell_version(past, table, version, [*changes], key, show_values=show_values)
-    count = rows.where(is_key).count()
-    steps.append(
-        Step(
-            what="now",
-            version=commits.newest,
-            rows={"rows": count},
-            detail="in the table" if count else "not in the table",
-        )
-    )
-    return values, steps
-
-
-def _read_key(table: str, columns: Columns, keys: Sequence[str], given: Mapping[str, Any]) -> Key:
-    """Give the values of a key the types of the table's columns; raises `KeysError` where that cannot be."""
-    if not keys:
-        msg, step = "the table has no keys", "See its changes with: mirrorlib feed TARGET TABLE"
-        raise KeysError(msg, table=table, next_step=step)
-    values = {find_key(keys, name) or name: value for name, value in given.items()}
-    if wrong := sorted({*keys} ^ {*values}):
-        msg = "the key has this column" if wrong[0] in keys else "the key has no such column"
-        step = f"Give {' and '.join(keys)}, each with a --key of its own."
-        raise KeysError(msg, table=table, column=wrong[0], next_step=step)
-    key: Key = {}
-    for name, value in values.items():
-        column = find_key_column(columns, name)
-        if column is None:
-            msg = "the table has lost a column of its key"
-            raise KeysError(msg, table=table, column=name)
-        try:
-            key[column] = _typed(value, column.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as exc:
-            msg, found = f"the value is no {column.sql_type}", repr(value)
-            raise KeysError(msg, table=table, column=column.name, found=found) from exc
-    return key
-
-
-def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:  # noqa: ANN401  # of whatever type its caller gives
-    """Read a text as `feed --json` writes the type; cast any other value without loss."""
-    if isinstance(value, str) and kind != INSTANT and not pa.types.is_binary(kind):
-        return pa.array([value]).cast(kind)[0]
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value) if kind == INSTANT else bytes.fromhex(value)
-    if isinstance(value, datetime) and kind == INSTANT:
-        value = value.replace(tzinfo=value.tzinfo or UTC).astimezone(UTC)
-    return fit_values(pa.chunked_array([[value]]), kind)[0]
+        past.lost[f"here, but in the feed: later changes; go on with --after {last - 1}"] = None
+    count = read_rows(spark, table, commits.newest).where(is_key).count()
+    detail = "in the table" if count else "not in the table"
+    yield Step(what="now", version=commits.newest, rows={"rows": count}, detail=detail)
 
 
 def _tell_version(
-    past: Past,
-    table: FeedTable,
-    version: int,
-    changes: Sequence[Change],
-    key: Key,
-    *,
-    show_values: bool,
+    past: Past, table: FeedTable, version: int, changes: Iterable[Change], key: Key
 ) -> Iterator[Step]:
     """Tell what a version has changed, by which rows of files, and who was given it."""
     commit = table.commits.provenance(version)
@@ -217,27 +180,32 @@ def _tell_version(
     batch = ours.get("batch") if life else None
     step = partial(Step, version=version, life=life.ordinal if life else None, batch=batch)
     for one in changes:
-        before, after = one.before or {}, one.after or {}
-        names = [name for name, value in after.items() if before and before.get(name) != value]
-        detail = ", ".join(names) if batch else f"{commit.operation} by {commit.user}"
-        told = step(what=one.change, at=one.timestamp, detail=detail)
-        yield replace(told, before=one.before, after=one.after) if show_values else told
-    if life and batch:
-        plan = past.journal.entry(life, batch).plan
-        for planned in plan.files[-1:] if plan.policies.snapshots else plan.files:
-            row = partial(step, what="row", file=planned.name)
-            try:
-                found = [*_search(past, plan, planned, key)]
-                yield from (row(row=place, detail=marker) for place, marker in found)
-            except (MirrorError, pa.ArrowInvalid) as exc:
-                reason = exc.reason if isinstance(exc, MirrorError) else str(exc)
-                past.lost[f"rows of {planned.name}, batch {batch}: {reason}"] = None
+        sides = {"before": one.before or {}, "after": one.after or {}}
+        differ = [
+            name for name, value in sides["after"].items() if sides["before"].get(name) != value
+        ]
+        detail = f"{commit.operation} by {commit.user}" if batch is None else ", ".join(differ)
+        yield step(
+            what=one.change, at=one.timestamp, detail=detail, before=one.before, after=one.after
+        )
+    plans = [past.journal.entry(life, batch).plan] if life and batch else []
+    of_batch = [(plan, one) for plan in plans for one in plan.files]
+    if plans and plans[0].policies.snapshots:
+        of_batch = of_batch[-1:]
+    for plan, planned in of_batch:
+        try:
+            found = [*_find_rows(*past.open(plan, planned), key)]
+        except (MirrorError, pa.ArrowInvalid) as exc:
+            reason = exc.reason if isinstance(exc, MirrorError) else str(exc)
+            past.lost[f"rows of {planned.name}, batch {batch}: {reason}"] = None
+            continue
+        row = partial(step, what="row", file=planned.name)
+        yield from (row(row=place, detail=marker) for place, marker in found)
     yield from past.deliveries(version, table.commits.metadata_at(version).id)
 
 
-def _search(past: Past, plan: Plan, planned: PlannedFile, key: Key) -> Iterator[tuple[int, str]]:
+def _find_rows(source: Source, landed: Landed, key: Key) -> Iterator[tuple[int, str]]:
     """Read the key's columns of a file, piece by piece, and give the places and markers of its rows."""
-    source, landed = past.open(plan, planned)
     named = (landed.schema.column(column.name) for column in key)
     own = tuple(one for one in named if one is not None and not pa.types.is_null(one.type))
     names = [one.name for one in own if one.given is None]
@@ -247,16 +215,8 @@ def _search(past: Past, plan: Plan, planned: PlannedFile, key: Key) -> Iterator[
         schema = replace(landed.schema, columns=own, rows=len(rows))
         fitted = fitted_rows(source, replace(landed, schema=schema, rows=rows), tuple(key))
         markers = read_marks(source, landed.file, schema, rows, None)
-        same = reduce(pc.and_, (_equal(fitted.column(one.name), key[one]) for one in key))
-        for row in pc.indices_nonzero(same).to_pylist():
+        # As Spark compares: NULL is NULL here, and NaN is NaN.
+        same = (pc.is_in(fitted.column(one.name), value_set=key[one]) for one in key)
+        for row in pc.indices_nonzero(reduce(pc.and_, same)).to_pylist():
             yield seen + row, MARKER_NAMES[markers[row].as_py()]
         seen += len(rows)
-
-
-def _equal(values: pa.ChunkedArray, wanted: pa.Scalar) -> pa.ChunkedArray:
-    """Compare as Spark does: NULL and NaN are equal to themselves."""
-    if not wanted.is_valid:
-        return pc.is_null(values)
-    is_nan = pa.types.is_floating(wanted.type) and isnan(wanted.as_py())
-    same = pc.is_nan(values) if is_nan else pc.equal(values, wanted)
-    return pc.fill_null(same, fill_value=False)
