@@ -137,6 +137,15 @@ class Past:
         self._streams = [(one, stream) for one in registries for stream in one.all_streams()]
         self._window = cache(Registry.entry)
 
+    def files_of(self, life: Life, batch: int) -> list[tuple[Plan, PlannedFile]]:
+        """Name the files of a batch that count, none where the journal has lost it; of snapshots it is the last one."""
+        try:
+            plan = self.journal.entry(life, batch).plan
+        except JournalError as exc:
+            self.lost[f"batch {batch} of life {life.ordinal}: {exc}"] = None
+            return []
+        return [(plan, one) for one in plan.files][-1 if plan.policies.snapshots else 0 :]
+
     def open(self, plan: Plan, planned: PlannedFile) -> tuple[Source, Landed]:
         """Open a planned file where it lies now; raises as `open_planned` does."""
         zone, name = self.zone, self.name
@@ -155,7 +164,7 @@ class Past:
             for window in islice(given, 1):
                 plan, done = window.plan, window.done
                 if plan.after < version and plan.table_id == (table_id or plan.table_id):
-                    what = f"{plan.kind} of window {plan.number}, to {stream.to}"
+                    what = f"{plan.kind}, window {plan.number}, to {stream.to}"
                     yield Step(
                         what="delivered",
                         at=done.finished_at if done else None,

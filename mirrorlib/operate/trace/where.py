@@ -180,19 +180,13 @@ def _tell_version(
     batch = ours.get("batch") if life else None
     step = partial(Step, version=version, life=life.ordinal if life else None, batch=batch)
     for one in changes:
-        sides = {"before": one.before or {}, "after": one.after or {}}
-        differ = [
-            name for name, value in sides["after"].items() if sides["before"].get(name) != value
-        ]
-        detail = f"{commit.operation} by {commit.user}" if batch is None else ", ".join(differ)
+        was, now = one.before or one.after or {}, one.after or {}
+        differ = ", ".join(name for name, value in now.items() if was[name] != value)
+        detail = differ if life else f"{commit.operation} by {commit.user}"
         yield step(
             what=one.change, at=one.timestamp, detail=detail, before=one.before, after=one.after
         )
-    plans = [past.journal.entry(life, batch).plan] if life and batch else []
-    of_batch = [(plan, one) for plan in plans for one in plan.files]
-    if plans and plans[0].policies.snapshots:
-        of_batch = of_batch[-1:]
-    for plan, planned in of_batch:
+    for plan, planned in past.files_of(life, batch) if life and batch else ():
         try:
             found = [*_find_rows(*past.open(plan, planned), key)]
         except (MirrorError, pa.ArrowInvalid) as exc:
