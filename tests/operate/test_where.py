@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,22 +19,27 @@ import mirrorlib
 from logs import Log
 from mirrorlib.cli.main import main
 from mirrorlib.errors import JournalError, KeysError, LandingZoneError
+from mirrorlib.feed.changes import first_changes
+from mirrorlib.ingest.files.history import History
+from mirrorlib.journal.disk import Journal
 from mirrorlib.operate.trace.files import Past, trace_file
 from mirrorlib.store import LocalStore
 from mirrors import Mirror
 from oracle import canonical
 from polls import FOLDER, Poller, counting
-from tables import read_rows
 from test_apply_property import CUTS, LOGS_PER_ZONE, all_logs, apply_once, publish
 from zones import MARKER, ZoneWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mirrorlib.operate.trace.files import Step
     from pyspark.sql import SparkSession
 
+    from mirrorlib.operate.trace.files import Step
+
 Facts = dict[str, Any]
+KINDS = {"insert", "update", "delete"}
+NAMES = {0: "insert", 1: "update", 2: "delete", 4: "upsert"}
 
 
 def facts(steps: tuple[Step, ...], *names: str) -> list[tuple[object, ...]]:
@@ -41,33 +47,31 @@ def facts(steps: tuple[Step, ...], *names: str) -> list[tuple[object, ...]]:
     return [tuple(getattr(step, name) for name in names) for step in steps]
 
 
-@pytest.fixture
-def orders(spark: SparkSession, zone: ZoneWriter, target: str) -> str:
-    """Apply three files one by one, of which a consumer was given the first two; return the table's name."""
+@pytest.fixture(scope="module")
+def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    """Apply three files one by one, of which a consumer was given the first two; return arguments that name the table."""
+    folder = tmp_path_factory.mktemp("where")
+    zone, target = ZoneWriter(folder / "zone"), str(folder / "target")
     table = zone.table("orders", keys=["id"], schema="dbo")
     table.file([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
     mirrorlib.apply(spark, str(zone), target)
-    copy = f"delta:{target}-copy"
-    mirrorlib.export(spark, target, consumer="lake", to=copy)
+    mirrorlib.export(spark, target, consumer="lake", to=f"delta:{target}-copy")
     table.file([{"id": 1, "v": "c"}, {"id": 3, "v": "x"}, {"id": 1, "v": "d"}], markers=[1, 4, 1])
     mirrorlib.apply(spark, str(zone), target)
-    mirrorlib.export(spark, target, consumer="lake", to=copy)
+    mirrorlib.export(spark, target, consumer="lake", to=f"delta:{target}-copy")
     table.file([{"id": 1, "v": None}], markers=[2])
     mirrorlib.apply(spark, str(zone), target)
-    return "dbo/orders"
+    return {"target": target, "table": "dbo/orders"}
 
 
 @pytest.mark.smoke
 def test_the_life_of_a_file_and_of_a_key(
-    spark: SparkSession,
-    zone: ZoneWriter,
-    target: str,
-    orders: str,
-    capsys: pytest.CaptureFixture[str],
+    spark: SparkSession, orders: Facts, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From its publication to its receivers; from the row of a file that made it, over an update, to its end."""
     name = f"{2:020d}.parquet"
-    file = mirrorlib.where_is(target, orders, file=2)
+    target = orders["target"]
+    file = mirrorlib.where_is(**orders, file=2)
     key = mirrorlib.where_is(target, "orders", key={"ID": "1"}, spark=spark)
 
     assert [
@@ -94,7 +98,7 @@ def test_the_life_of_a_file_and_of_a_key(
     ] == facts(key.steps, "what", "batch", "version", "file", "row", "consumer", "detail")
     assert ((), (), {"id": 1}) == (file.lost, key.lost, key.key)
     for found, asked in ((file, ["--file", name]), (key, ["--key", "id=1"])):
-        assert 0 == main(["where-is", target, orders, "--json", *asked])
+        assert 0 == main(["where-is", *orders.values(), "--json", *asked])
         said = capsys.readouterr().out
         assert {**json.loads(said), "file": None} == {
             **json.loads(json.dumps(found.to_dict())),
@@ -102,14 +106,10 @@ def test_the_life_of_a_file_and_of_a_key(
         }
 
 
-def test_values_are_told_where_they_are_asked_for(
-    spark: SparkSession, target: str, orders: str
-) -> None:
+def test_values_are_told_where_they_are_asked_for(spark: SparkSession, orders: Facts) -> None:
     """Each change's row before and after it, and the names of the columns that have changed without that."""
-    hidden = mirrorlib.where_is(target, orders, key={"id": 1}, spark=spark)
-    shown = mirrorlib.where_is(
-        target, orders, key={"id": 1}, spark=spark, show_values=True, after=1
-    )
+    hidden = mirrorlib.where_is(**orders, key={"id": 1}, spark=spark)
+    shown = mirrorlib.where_is(**orders, key={"id": 1}, spark=spark, show_values=True, after=1)
 
     assert not any(step.before or step.after for step in hidden.steps)
     assert [
@@ -120,37 +120,32 @@ def test_values_are_told_where_they_are_asked_for(
     assert "a → d" not in str(hidden)
 
 
-def test_steps_are_a_dataframe(spark: SparkSession, target: str, orders: str) -> None:
-    """With moments and counts as such, rows as JSON; without a step it has its columns all the same."""
-    key = mirrorlib.where_is(target, orders, key={"id": 1}, spark=spark, show_values=True)
-    frame = key.to_frame(spark)
-    (row,) = (
-        mirrorlib.where_is(target, orders, file=2)
-        .to_frame(spark)
-        .where("what = 'applied'")
-        .collect()
-    )
+def test_steps_are_a_dataframe(spark: SparkSession, orders: Facts) -> None:
+    """With moments and counts as such, and rows as JSON."""
+    key = mirrorlib.where_is(**orders, key={"id": 1}, spark=spark, show_values=True)
+    file = mirrorlib.where_is(**orders, file=2)
 
-    assert ["v"] == [
-        json.loads(row["after"])["v"] and "v" for row in frame.where("what = 'update'").collect()
+    told = [row for row in key.to_frame(spark).collect() if row["what"] == "update"]
+    counted = [row for row in file.to_frame(spark).collect() if row["what"] == "applied"]
+
+    assert [{"id": 1, "v": "d"}] == [json.loads(row["after"]) for row in told]
+    assert [2] == [row["rows"]["updates"] for row in counted]
+    assert [datetime.fromisoformat(str(file.steps[2].at)).replace(tzinfo=None)] == [
+        row["at"] for row in counted
     ]
-    assert frame.schema["at"].dataType.typeName() == "timestamp"
-    assert 2 == row["rows"]["updates"]
-    assert len(key.steps) == frame.count()
 
 
-def test_a_file_is_found_by_what_people_call_it(target: str, orders: str, zone: ZoneWriter) -> None:
+def test_a_file_is_found_by_what_people_call_it(orders: Facts) -> None:
     """Its number, with or without zeros, its name, its path; not by a part of its name."""
     name = f"{2:020d}.parquet"
-    place = f"{zone}/dbo.schema/orders/{name}"
+    place = f"/somewhere/dbo.schema/orders/{name}"
     steps = [
-        mirrorlib.where_is(target, orders, file=one).steps
-        for one in (2, "2", f"{2:020d}", name, place)
+        mirrorlib.where_is(**orders, file=one).steps for one in (2, "2", f"{2:020d}", name, place)
     ]
 
     assert all(steps[0] == one for one in steps)
     with pytest.raises(JournalError, match=rf"{3:020d}\.parquet in the newest batch"):
-        mirrorlib.where_is(target, orders, file="2.parquet")
+        mirrorlib.where_is(**orders, file="2.parquet")
 
 
 def test_what_is_not_applied_says_why(spark: SparkSession, tmp_path: Path) -> None:
@@ -175,6 +170,7 @@ def test_what_is_not_applied_says_why(spark: SparkSession, tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.thorough
 def test_a_file_that_came_late_is_passed_over(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -187,6 +183,7 @@ def test_a_file_that_came_late_is_passed_over(
     assert [("passed over",)] == facts(mirrorlib.where_is(target, "orders", file=2).steps, "what")
 
 
+@pytest.mark.thorough
 def test_a_voided_batch_says_what_voided_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,35 +237,30 @@ def test_files_are_found_where_they_were_moved_or_said_to_be_gone(
     )
 
 
-def test_what_others_did_to_a_row_is_told_as_theirs(
-    spark: SparkSession, target: str, orders: str
+def test_what_others_did_and_what_the_feed_has_lost(
+    spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
-    """By Delta's word for it."""
-    spark.sql(f"UPDATE delta.`{target}/{orders}` SET v = 'secret' WHERE id = 3")
+    """Theirs is told by Delta's word; from which version on the feed is whole is said, and what the table has now."""
+    zone.table("orders", keys=["id"]).file([{"id": 1, "v": "a"}])
+    mirrorlib.apply(spark, str(zone), target)
+    table = f"delta.`{target}/orders`"
+    switch = f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableChangeDataFeed = {{}})"
 
-    key = mirrorlib.where_is(target, orders, key={"id": 3}, spark=spark)
+    spark.sql(f"UPDATE {table} SET v = 'secret' WHERE id = 1")
+    foreign = mirrorlib.where_is(target, "orders", key={"id": 1}, spark=spark)
+    spark.sql(switch.format("false"))
+    off = mirrorlib.where_is(target, "orders", key={"id": 1}, spark=spark)
+    spark.sql(switch.format("true"))
+    spark.sql(f"DELETE FROM {table} WHERE id = 1")
+    on = mirrorlib.where_is(target, "orders", key={"id": 1}, spark=spark)
 
-    (step,) = (step for step in key.steps if step.what == "update")
-    assert (None, None) == (step.life, step.batch)
-    assert step.detail.startswith("UPDATE by ")
-    assert "secret" not in json.dumps(key.to_dict())
-
-
-def test_changes_that_the_feed_has_lost_are_said(
-    spark: SparkSession, target: str, orders: str
-) -> None:
-    """From which version on it is whole; what the table has of the key is told all the same."""
-    table = f"delta.`{target}/{orders}`"
-    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableChangeDataFeed = false)")
-    off = mirrorlib.where_is(target, orders, key={"id": 2}, spark=spark)
-    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
-    spark.sql(f"DELETE FROM {table} WHERE id = 2")
-    on = mirrorlib.where_is(target, orders, key={"id": 2}, spark=spark)
-
+    (step,) = (step for step in foreign.steps if step.what == "update")
+    assert (None, None, True) == (step.life, step.batch, step.detail.startswith("UPDATE by "))
+    assert "secret" not in json.dumps(foreign.to_dict())
     assert [("now", {"rows": 1})] == facts(off.steps, "what", "rows")
     assert "the feed was off" in off.lost[0]
     assert [("delete",), ("now",)] == facts(on.steps, "what")
-    assert on.lost[0].startswith("changes before version 5: ")
+    assert on.lost[0].startswith("changes before version 4: the feed was off")
 
 
 KEYS: dict[str, tuple[pa.DataType, object, str]] = {
@@ -307,25 +299,22 @@ def test_keys_of_every_type_are_read_from_text(
     assert [("insert", None), ("row", 1), ("now", None)] == facts(nulls, "what", "row")
 
 
-@pytest.mark.parametrize(
-    "key, words",
-    [
+def test_a_key_that_is_none_is_refused(spark: SparkSession, orders: Facts) -> None:
+    """By the column, its type, and what was given; or by the columns that there have to be."""
+    refused: list[tuple[Facts, str]] = [
         ({"id": "x"}, r"column id: the value is no bigint \(found 'x'\)"),
         ({"id": 1.5}, r"column id: the value is no bigint \(found 1\.5\)"),
         ({"id": 2**63}, "column id: the value is no bigint"),
         ({"id": "1", "v": "a"}, r"found id, v\)\. Give id,"),
         ({"v": "a"}, r"found v\)\. Give id,"),
         ({}, r"found nothing\)\. Give id,"),
-    ],
-)
-def test_a_key_that_is_none_is_refused(
-    spark: SparkSession, target: str, orders: str, key: Mapping[str, object], words: str
-) -> None:
-    """By the column, its type, and what was given; or by the columns that there have to be."""
-    with pytest.raises(KeysError, match=words):
-        mirrorlib.where_is(target, orders, key=key, spark=spark)
+    ]
+    for key, words in refused:
+        with pytest.raises(KeysError, match=words):
+            mirrorlib.where_is(**orders, key=key, spark=spark)
 
 
+@pytest.mark.thorough
 def test_what_is_asked_for_has_to_be_there(
     spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -354,6 +343,7 @@ def test_what_is_asked_for_has_to_be_there(
     assert "names a column twice" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_text_and_partition_folders_tell_rows_too(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -395,6 +385,9 @@ def long_journal(folder: Path, batches: int, *, by_time: bool) -> tuple[Poller, 
     for number in range(2, batches + 1):
         table.path(number).write_bytes(first)
     poller.poll(max_files=1)
+    history = History(Journal(state, FOLDER.name), poller.zone.url)
+    history.applied()
+    history.compact()
     counter.asked()
     return poller, counter
 
@@ -410,16 +403,95 @@ def test_a_long_journal_is_not_read_through(tmp_path: Path, *, by_time: bool) ->
             assert [(place, place)] == [
                 (step.batch, step.version) for step in steps if step.what == "applied"
             ]
-            assert counter.asked()["read"] < (60 if not by_time else 500)
+            assert counter.asked()["read"] < 60
 
 
-def assert_replays(
-    spark: SparkSession, zone: ZoneWriter, target: Path, table: str, rows: list[Facts]
-) -> int:
-    """Ask for every key that files of a table have; see that its changes lead to its rows, and each told row is one of it."""
-    keys = json.loads((zone.root / table / "_metadata.json").read_text())["keyColumns"]
-    published = {
-        str(path.relative_to(zone.root / table)): pq.read_table(path).to_pylist()
-        for path in (zone.root / table).rglob("*.parquet")
-    }
-    return len(keys) + len(published)
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, id=f"{n}-{one.name}") for n, one in enumerate(CUTS)]
+)
+def test_what_is_told_of_a_key_leads_to_its_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Its changes, one after the other, give what the table has of it; and each row that is told is one of its own."""
+    cut = CUTS[number]
+    if cut.large:
+        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
+    logs = all_logs()[number * LOGS_PER_ZONE :][:LOGS_PER_ZONE]
+    zone, target = ZoneWriter(tmp_path / "zone"), tmp_path / "target"
+    for last in (cut.first, 100):
+        for place, log in enumerate(logs):
+            table = zone.table(f"t{place}", with_metadata=last == cut.first, by_time=cut.by_time)
+            table.last = 0 if last == cut.first else min(cut.first, len(log.files))
+            publish(table, log, cut, last)
+        assert {} == apply_once(spark, zone, target, cut)
+
+    asked = 0
+    for place, log in enumerate(logs):
+        for key in some_keys(spark, target / f"t{place}", log):
+            told = mirrorlib.where_is(
+                str(target), f"t{place}", key=key, spark=spark, show_values=True
+            )
+            assert () == told.lost
+            assert rows_of(spark, target / f"t{place}", key) == replayed(told.steps), told
+            assert_rows_are_there(zone.root / f"t{place}", key, told.steps)
+            asked += 1
+    assert asked
+
+
+def some_keys(spark: SparkSession, table: Path, log: Log) -> list[Facts]:
+    """Choose keys that a table has had, the same in every run."""
+    lowered = {key.strip().lower() for key in log.keys}
+    if not lowered or not table.exists():
+        return []
+    frame = mirrorlib.read_feed(spark, table, after=-1)
+    names = [name for name in frame.columns if name.lower() in lowered]
+    rows = frame.select([f"`{name}`" for name in names]).distinct().collect()
+    found = sorted((row.asDict() for row in rows), key=repr)
+    return random.Random(len(found)).sample(found, min(3, len(found)))
+
+
+def plain(row: Mapping[str, object]) -> str:
+    """Give a row as a report has it."""
+    return json.dumps(dict(sorted(row.items())), default=str)
+
+
+def rows_of(spark: SparkSession, table: Path, key: Facts) -> Counter[str]:
+    """Count what a table has of a key, as its snapshot would be fed."""
+    from pyspark.sql import functions as f
+
+    frame = mirrorlib.read_table(spark, table)
+    for name, value in key.items():
+        frame = frame.where(
+            f.col(f"`{name}`").eqNullSafe(f.lit(value).cast(frame.schema[name].dataType))
+        )
+    columns = {"_change_type": f.lit("insert"), "_commit_version": f.lit(0).cast("long")}
+    fed = frame.withColumns({**columns, "_commit_timestamp": f.timestamp_micros(f.lit(0))})
+    return Counter(plain(one.after or {}) for one in first_changes(fed, "", [*key], 1000).changes)
+
+
+def replayed(steps: tuple[Step, ...]) -> Counter[str]:
+    """Take away what each change has found, and add what it has left."""
+    rows = Counter[str]()
+    for step in steps:
+        if step.before is not None:
+            assert rows[plain(step.before)] > 0
+            rows[plain(step.before)] -= 1
+        if step.after is not None:
+            rows[plain(step.after)] += 1
+    return +rows
+
+
+def assert_rows_are_there(folder: Path, key: Facts, steps: tuple[Step, ...]) -> None:
+    """Look each row up in its file; behind each change of a batch there is one."""
+    wanted = {name.lower(): canonical(value) for name, value in key.items()}
+    rows = [step for step in steps if step.what == "row"]
+    assert {step.version for step in rows} == {step.version for step in steps if step.what in KINDS}
+    for step in rows:
+        row = pq.read_table(folder / str(step.file)).to_pylist()[step.row or 0]
+        lowered = {name.lower(): value for name, value in row.items()}
+        assert wanted == {name: canonical(lowered.get(name)) for name in wanted}
+        marker = lowered.get(MARKER.lower())
+        assert marker is None or NAMES[int(str(marker).partition(".")[0])] == step.detail

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
-from itertools import islice
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.errors import JournalError, MirrorError
@@ -91,13 +91,12 @@ class WhereReport(Report):
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a step."""
         found, keys = list[tuple[str, ...]](), tuple(self.key or ())
+        blank = Change(version=0, timestamp="", change="", before=None, after=None)
         for one in self.steps:
             counts = (f"{count:,} {marker}" for marker, count in (one.rows or {}).items() if count)
             detail = ", ".join(filter(None, (*counts, one.window, one.detail)))
             if one.before or one.after:
-                told = Change(
-                    version=0, timestamp="", change="", before=one.before, after=one.after
-                )
+                told = replace(blank, before=one.before, after=one.after)
                 detail = Changes("", (told,), keys, more=False).rows()[0][-1]
             facts = (getattr(one, name) for name in self.columns[2:-1])
             shown = ("-" if fact is None else str(fact) for fact in facts)
@@ -112,12 +111,10 @@ class WhereReport(Report):
         """Make the steps a DataFrame, in which the rows before and after a change are JSON."""
         from mirrorlib.operate.book import to_row
 
-        rows = []
-        for step in map(asdict, self.steps):
-            sides = {side: step[side] for side in ("before", "after") if step[side]}
-            texts = {side: json.dumps(row, default=str) for side, row in sides.items()}
-            rows.append(to_row(_FRAME, step | texts))
-        return spark.createDataFrame(rows, _FRAME)
+        facts = [asdict(step) for step in self.steps]
+        for one, side in product(facts, ("before", "after")):
+            one[side] = json.dumps(one[side], default=str) if one[side] else None
+        return spark.createDataFrame([to_row(_FRAME, one) for one in facts], _FRAME)
 
 
 class Past:
@@ -161,18 +158,12 @@ class Past:
             first = bisect_left(numbers, version, key=ends)
             # One that was voided has given nothing, and the next stands in for it.
             given = (one for one in map(read, numbers[first:]) if one.position == one.plan.until)
-            for window in islice(given, 1):
-                plan, done = window.plan, window.done
+            for plan, done in ((one.plan, one.done) for one in islice(given, 1) if one.done):
                 if plan.after < version and plan.table_id == (table_id or plan.table_id):
+                    window = f"({plan.after}, {plan.until}]"
                     what = f"{plan.kind}, window {plan.number}, to {stream.to}"
-                    yield Step(
-                        what="delivered",
-                        at=done.finished_at if done else None,
-                        version=version,
-                        consumer=stream.consumer,
-                        window=f"({plan.after}, {plan.until}]",
-                        detail=what,
-                    )
+                    step = partial(Step, what="delivered", at=done.finished_at, version=version)
+                    yield step(consumer=stream.consumer, window=window, detail=what)
 
 
 def trace_file(past: Past, file: str) -> list[Step]:
@@ -214,17 +205,13 @@ def _batches_of(past: Past, life: Life, file: str) -> list[Entry]:
     numbers, policies = range(1, newest.plan.batch + 1), newest.plan.policies
     number = int(file) if file.isdecimal() else sequence_number(file.rpartition("/")[2])
     wanted = [(partition, number) for partition in newest.plan.after if number is not None]
-    again = False
-    if (
-        policies.plain is not None or policies.by_time
-    ):  # numbered in the order in which they were applied
+    ends = {numbers[-1]}
+    if policies.plain is not None or policies.by_time:
+        # Numbered in the order in which they were applied; where some were applied again, nothing tells the batch.
         applied = History(past.journal, newest.plan.zone, until=life.ordinal).applied()
-        again = applied.count != len(
-            applied.etags
-        )  # some were applied again, and all is to be read
         names = enumerate(applied.etags, start=1)
         wanted = [(WHOLE_FOLDER, place) for place, name in names if _fits(name, file)]
-    ends = {numbers[-1], *(numbers if again else ())}
+        ends.update(numbers if applied.count > len(applied.etags) else ())
     for partition, place in wanted:
         before = partial(lambda part, batch: read(batch).position.get(part, 0), partition)
         ends.update(numbers[bisect_left(numbers, place, key=before) :][:1])

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial, reduce
 from itertools import groupby
+from operator import or_
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -36,6 +38,7 @@ from mirrorlib.ingest.rows.marks import read_marks
 from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.landing.columns import MARKER_NAMES
+from mirrorlib.landing.types import INSTANT
 from mirrorlib.landing.values import fit_values
 from mirrorlib.names import find_key, matches
 from mirrorlib.operate.ledger import list_applied
@@ -46,7 +49,7 @@ from mirrorlib.store.target import Target
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Key: TypeAlias = dict[Column, pa.ChunkedArray]  # of one value
+Key: TypeAlias = dict[Column, pa.ChunkedArray]  # of one value, or of both zeros
 _MOST = 1_000  # changes of a key
 
 
@@ -68,7 +71,7 @@ def where_is(
         target: as for `status`.
         table: "dbo/orders".
         file: its number, its name, or a path that ends with it.
-        key: a value for each key column; text is read as the column's type, a moment without a zone is UTC.
+        key: a value for each key column; text is read as the column's type.
         spark: any Spark with Delta, for keys.
         after: the version or moment, as for `read_feed`, behind which to begin to tell a key's changes.
         show_values: tell the key's rows before and after each change.
@@ -87,9 +90,8 @@ def where_is(
     place = Target.of(target, catalog=catalog, state=state)
     store = open_store(place.state)
     known = list_applied(store)
-    names = [name for name in known if str(name) == table] or [
-        name for name in known if matches(name, [table])
-    ]
+    fitting = [name for name in known if matches(name, [table])]
+    names = [name for name in fitting if str(name) == table] or fitting
     if len(names) != 1:
         msg = "several tables are called so" if names else "the target has no such table"
         found = ", ".join(name.shown for name in names or known)
@@ -121,21 +123,28 @@ def _read_key(spark: SparkSession, past: Past, table: FeedTable, given: Mapping[
     shown, newest = past.name.shown, past.newest
     columns = to_columns(read_rows(spark, table, table.commits.newest).dtypes)
     keys = spelled_keys(columns, newest.plan.policies.keys if newest else ())
-    values = {find_key(keys, name) or name: value for name, value in given.items()}
-    if not keys or {*values} != {*keys}:
-        msg, asked = "this is not the table's key", ", ".join(values) or "nothing"
+    names = [find_key(keys, name) or name for name in given]
+    if not keys or sorted(names) != sorted(keys):
+        msg, asked = "this is not the table's key", ", ".join(given) or "nothing"
         step = f"Give {' and '.join(keys)}, each as a --key of its own."
         step = step if keys else "It has none; see its changes with: mirrorlib feed TARGET TABLE"
         raise KeysError(msg, table=shown, found=asked, next_step=step)
     key: Key = {}
-    for column in (column for column in columns if column.name in keys):
-        value = values[column.name]
+    for name, value in zip(names, given.values(), strict=True):
+        column = next(one for one in columns if one.name == name)
         try:
-            one = pa.chunked_array([[value]])
-            is_text = isinstance(value, str)
-            key[column] = one.cast(column.type) if is_text else fit_values(one, column.type)
+            moment = (
+                isinstance(value, datetime) and column.type == INSTANT
+            )  # in UTC, if it has no zone
+            one = pa.chunked_array([pa.array([value], INSTANT if moment else None)])
+            cast = one.cast if isinstance(value, str) else partial(fit_values, one)
+            key[column] = cast(column.type)
+            if pa.types.is_floating(column.type) and key[column][0].as_py() == 0:
+                key[column] = pa.chunked_array(
+                    [[0.0, -0.0]], column.type
+                )  # equal, but to readers of Parquet
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as exc:
-            msg, name = f"the value is no {column.sql_type}", column.name
+            msg = f"the value is no {column.sql_type}"
             raise KeysError(msg, table=shown, column=name, found=repr(value)) from exc
     return key
 
@@ -148,9 +157,9 @@ def _trace_key(
 
     commits, names, is_key = table.commits, [column.name for column in key], f.lit(col=True)
     for column, values in key.items():
-        value = values[0].as_py()
-        text = f.lit(value if isinstance(value, bytes | None) else str(value))
-        is_key &= f.col(quote(column.name)).eqNullSafe(text.cast(column.sql_type))
+        texts = (one if isinstance(one, bytes | None) else str(one) for one in values.to_pylist())
+        typed = (f.lit(text).cast(column.sql_type) for text in texts)
+        is_key &= reduce(or_, (f.col(quote(column.name)).eqNullSafe(one) for one in typed))
     try:
         window = open_window(commits, -1 if after is None else after, None)
     except FeedExpiredError as exc:
@@ -163,8 +172,7 @@ def _trace_key(
     for version, changes in groupby(found.changes, key=lambda change: change.version):
         yield from _tell_version(past, table, version, changes, key)
     if found.more:
-        last = found.changes[-1].version
-        past.lost[f"here, but in the feed: later changes; go on with --after {last - 1}"] = None
+        yield Step(what="more", detail=f"go on with --after {found.changes[-1].version - 1}")
     count = read_rows(spark, table, commits.newest).where(is_key).count()
     detail = "in the table" if count else "not in the table"
     yield Step(what="now", version=commits.newest, rows={"rows": count}, detail=detail)
@@ -183,9 +191,8 @@ def _tell_version(
         was, now = one.before or one.after or {}, one.after or {}
         differ = ", ".join(name for name, value in now.items() if was[name] != value)
         detail = differ if life else f"{commit.operation} by {commit.user}"
-        yield step(
-            what=one.change, at=one.timestamp, detail=detail, before=one.before, after=one.after
-        )
+        told = step(what=one.change, at=one.timestamp, detail=detail)
+        yield replace(told, before=one.before, after=one.after)
     for plan, planned in past.files_of(life, batch) if life and batch else ():
         try:
             found = [*_find_rows(*past.open(plan, planned), key)]
