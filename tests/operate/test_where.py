@@ -330,7 +330,7 @@ def test_what_is_asked_for_has_to_be_there(
     with pytest.raises(KeysError, match="It has none; see"):
         mirrorlib.where_is(target, "a/orders", key={"id": 1}, spark=spark)
     for wrong in ({}, {"file": 1, "key": {"id": 1}}, {"key": {"id": 1}}):
-        with pytest.raises(LandingZoneError, match="a file is asked for, or a key"):
+        with pytest.raises(LandingZoneError, match="it is a file that is asked for, or a key"):
             mirrorlib.where_is(target, "a/orders", **wrong)  # type: ignore[arg-type]  # that is the test
     assert 2 == main(["where-is", target, "a/orders"])
     for words in (

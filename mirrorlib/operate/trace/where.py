@@ -85,8 +85,9 @@ def where_is(
 
     """
     if (file is None) == (key is None) or (key is not None and spark is None):
-        msg = "a file is asked for, or a key, which takes a session"
-        raise LandingZoneError(msg, table=table, next_step="Give file=, or key= and spark=.")
+        msg = "it is a file that is asked for, or a key, which takes a session"
+        step = "Give --file or --key; in Python file=, or key= and spark=."
+        raise LandingZoneError(msg, table=table, next_step=step)
     place = Target.of(target, catalog=catalog, state=state)
     store = open_store(place.state)
     known = list_applied(store)
