@@ -464,9 +464,10 @@ def rows_of(spark: SparkSession, table: Path, key: Facts) -> Counter[str]:
 
     frame = mirrorlib.read_table(spark, table)
     for name, value in key.items():
-        frame = frame.where(
-            f.col(f"`{name}`").eqNullSafe(f.lit(value).cast(frame.schema[name].dataType))
-        )
+        # A reader of Parquet that is asked for -0.0 may leave 0.0 out.
+        column = f.col(f"`{name}`") + 0.0 if isinstance(value, float) else f.col(f"`{name}`")
+        typed = f.lit(value).cast(frame.schema[name].dataType)
+        frame = frame.where(column.eqNullSafe(typed))
     columns = {"_change_type": f.lit("insert"), "_commit_version": f.lit(0).cast("long")}
     fed = frame.withColumns({**columns, "_commit_timestamp": f.timestamp_micros(f.lit(0))})
     return Counter(plain(one.after or {}) for one in first_changes(fed, "", [*key], 1000).changes)
