@@ -2,7 +2,8 @@
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
 stands, `ledger` how it came there (`write_ledger` keeps that in tables), `overview` all of
-that at once, as a page, `verify` whether it holds what its files come to, `reset` begins a table anew;
+that at once, as a page, `verify` whether it holds what its files come to, `where_is` where a file went or a key's rows
+are from, `reset` begins a table anew;
 `read_feed` and `stream_feed` give what changed in a table and
 `enable_feed` and `enable_by_default` let it be recorded; `export` delivers it to `consumers`, and
 `vacuum` leaves them what they have still to read; `watch` runs `apply` or `export` again and again;
@@ -84,6 +85,8 @@ if TYPE_CHECKING:
     from mirrorlib.operate.rounds import watch
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
+    from mirrorlib.operate.trace.files import WhereReport
+    from mirrorlib.operate.trace.where import where_is
     from mirrorlib.operate.vacuum import vacuum_tables as vacuum
     from mirrorlib.operate.verify import VerifyReport
     from mirrorlib.operate.verify import verify_tables as verify
@@ -140,6 +143,7 @@ __all__ = [
     "TableNameError",
     "TableReport",
     "VerifyReport",
+    "WhereReport",
     "__version__",
     "apply",
     "check",
@@ -177,6 +181,7 @@ __all__ = [
     "vacuum",
     "verify",
     "watch",
+    "where_is",
     "write_ledger",
 ]
 

@@ -119,6 +119,11 @@ def start(text: str) -> str | int:
     return refuse(text, "neither snapshot, nor now, nor a version")
 
 
+def bound(text: str) -> int | str:
+    """Read a version, or leave a moment to be read with the table's name at hand."""
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
 def _number(text: str, most: float, what: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 <= (number := float(text)) <= most:

@@ -31,6 +31,7 @@ examples:
   mirrorlib status /data/tables --json             how does every table stand?
   mirrorlib serve /data/tables                     the same as a live page, on this machine
   mirrorlib ledger /data/tables                    what was applied, batch by batch?
+  mirrorlib where-is /data/tables dbo/orders --key id=4711
   mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
   mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
   mirrorlib consumers /data/tables                 who is delivered to, and how far is each?
@@ -51,6 +52,7 @@ _COMMANDS = {
     "status": ("status", "show how every table of a target stands"),
     "serve": ("status", "show how a target stands as a live page, to browsers on this machine"),
     "ledger": ("ledger", "show what was applied, batch by batch"),
+    "where-is": ("ledger", "tell the life of a change file, or every change of a key"),
     "feed": ("feed", "print what changed in a table"),
     "enable-feed": ("feed", "switch the change feed of tables on"),
     "export": ("export", "deliver what changed to a consumer"),

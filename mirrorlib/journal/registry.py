@@ -65,6 +65,10 @@ class Registry:
         """Name the files of the streams by number; none where the consumer does not receive the table."""
         return self._values.numbered(f"{self.folder}/streams")
 
+    def all_streams(self) -> list[Stream]:
+        """Return the streams, first to newest."""
+        return [self._values.read(Stream, path) for path in self.streams().values()]
+
     def begin(self, wanted: Mapping[str, Any], ordinal: int) -> Stream:
         """Begin stream *ordinal*, or return the one that another runner began first."""
         facts = {**wanted, "ordinal": ordinal, "uuid": str(uuid.uuid4()), "began_at": now()}
@@ -74,6 +78,10 @@ class Registry:
     def newest(self, stream: Stream) -> WindowEntry | None:
         """Return the newest window of a stream; None before the first."""
         return self._plans(stream).newest()
+
+    def entry(self, stream: Stream, number: int) -> WindowEntry:
+        """Return one window of a stream."""
+        return self._plans(stream).read(number)
 
     def write_plan(self, stream: Stream, plan: WindowPlan) -> WindowPlan:
         """Write a window unless its number has one; return the one that counts."""

@@ -122,7 +122,7 @@ def _new_batches(
                 "seconds": float(sum(batch.seconds.values())),
                 "seconds_by_stage": dict(batch.seconds),
             }
-            yield _row(LEDGER_COLUMNS, asdict(batch) | more)
+            yield to_row(LEDGER_COLUMNS, asdict(batch) | more)
 
 
 def _new_events(
@@ -132,7 +132,7 @@ def _new_events(
     known = _newest(spark, events, status, "seen_at", "state", "reason")
     more = {"target": status.target, "seen_at": datetime.now(UTC)}
     return [
-        _row(EVENT_COLUMNS, asdict(table) | more)
+        to_row(EVENT_COLUMNS, asdict(table) | more)
         for table in status.tables
         if known.get(table.table, ())[1:] != (table.state, table.reason)
     ]
@@ -171,7 +171,7 @@ def _merge(
         spark.catalog.dropTempView(source)
 
 
-def _row(columns: str, facts: Mapping[str, Any]) -> tuple[Value, ...]:
+def to_row(columns: str, facts: Mapping[str, Any]) -> tuple[Value, ...]:
     """Order facts as columns; moments are texts in them, and a position is a number or several."""
     row: list[Value] = []
     for name, kind in (column.split() for column in columns.split(", ")):

@@ -7,7 +7,7 @@ rows at once. Both sides are read once, and hashed; where hashes differ they are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
@@ -29,7 +29,7 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.read import Landed, read_landed
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Entry
+from mirrorlib.journal.entries import Entry, PlannedFile
 from mirrorlib.landing.columns import DELETE, INSERT
 from mirrorlib.names import TableName
 from mirrorlib.store import Store
@@ -77,32 +77,38 @@ def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[O
         FileChangedError: one is gone, or is not what was applied.
 
     """
-    places = [name.folder]
+    places, opened = [*list_places(zone, name)], list[Opened]()
+    for entry in entries:
+        policies = entry.plan.policies
+        source = Source(zone=zone, table=name.shown, folder=name.folder, policies=policies)
+        opened += [(source, open_planned(source, one, places)) for one in entry.plan.files]
+    return opened
+
+
+def list_places(zone: Store, name: TableName) -> Iterator[str]:
+    """Name the folders in which a table's applied files may lie, their own first."""
+    yield name.folder
     for place in PLACES.values():
         listed = zone.list_folder(f"{name.folder}/{place}")
         days = ("", *(f"/{day}" for day in listed.folders)) if listed else ()
-        places += [f"{name.folder}/{place}{day}" for day in days]
-    return [one for entry in entries for one in _open(zone, name, entry, places)]
+        yield from (f"{name.folder}/{place}{day}" for day in days)
 
 
-def _open(zone: Store, name: TableName, entry: Entry, places: Sequence[str]) -> Iterator[Opened]:
-    source = Source(zone=zone, table=name.shown, folder=name.folder, policies=entry.plan.policies)
-    for planned in entry.plan.files:
-        msg = "the change file is gone"
-        for place in places:
-            one = zone.stat(f"{place}/{planned.name}")
-            if one is None:
-                continue
-            msg = "the change file is not what was applied"
-            landed = read_landed(source, replace(one, below=planned.name), decode=False)
-            # Earlier versions kept no fingerprint of what a file holds.
-            same_file = not planned.fingerprint and one.etag == planned.etag
-            if same_file or landed.fingerprint == planned.fingerprint:
-                yield source, landed
-                break
-        else:
-            step = "Bring it back, or verify only what comes from now on: --mark"
-            raise FileChangedError(msg, table=name.shown, file=planned.name, next_step=step)
+def open_planned(source: Source, planned: PlannedFile, places: Iterable[str]) -> Landed:
+    """Open a file that was planned, in the first place that has it; `FileChangedError` where none has."""
+    msg = "the change file is gone"
+    for place in places:
+        one = source.zone.stat(f"{place}/{planned.name}")
+        if one is None:
+            continue
+        msg = "the change file is not what was applied"
+        landed = read_landed(source, replace(one, below=planned.name), decode=False)
+        # Earlier versions kept no fingerprint of what a file holds.
+        same_file = not planned.fingerprint and one.etag == planned.etag
+        if same_file or landed.fingerprint == planned.fingerprint:
+            return landed
+    step = "Bring it back, or verify only what comes from now on: --mark"
+    raise FileChangedError(msg, table=source.table, file=planned.name, next_step=step)
 
 
 def read_files(

@@ -145,7 +145,7 @@ def read_status(
     found: dict[TableName, TableStatus | None] = {}
     for name in list_applied(store, allow_new=allow_new):
         try:
-            found[name] = _read_table(store, name, moment)
+            found[name] = status_of(store, name, moment)
         except MirrorError as exc:
             table, reason = name.shown, str(exc)
             found[name] = TableStatus(table=table, state="failed", reason=reason, file=exc.file)
@@ -166,7 +166,7 @@ def _publisher(tables: Mapping[TableName, TableStatus]) -> Partner | None:
     return None
 
 
-def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus | None:
+def status_of(state: Store, name: TableName, moment: datetime) -> TableStatus | None:
     """Read how a table stands; None where it has no folder, and never began."""
     journal = Journal(state, name)
     lives = journal.lives()

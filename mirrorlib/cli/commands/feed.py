@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mirrorlib.cli.arguments import JSON, TABLES, TARGET
+from mirrorlib.cli.arguments import JSON, TABLES, TARGET, bound
 from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.watch import start_spark
 from mirrorlib.platform.show import show_report
@@ -43,11 +43,6 @@ def _feed(arguments: argparse.Namespace) -> bool:
     return True
 
 
-def _bound(text: str) -> int | str:
-    """Read a version, or leave a moment to be read with the table's name at hand."""
-    return int(text) if text.lstrip("-").isdecimal() else text
-
-
 def _enable(arguments: argparse.Namespace) -> Report:
     from mirrorlib.feed.enable import enable_feed
 
@@ -70,7 +65,7 @@ FEED = Command(
         "--key* COLUMN": "a key column, for a table that names none itself; may be repeated",
     },
     defaults={"limit": _SHOWN},
-    readers={"after": _bound, "until": _bound},
+    readers={"after": bound, "until": bound},
     run=_feed,
 )
 ENABLE_FEED = Command(

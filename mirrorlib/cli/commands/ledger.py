@@ -1,10 +1,10 @@
-"""`mirrorlib ledger`, `lineage` and `verify`: what was applied, where tables come from, and whether they hold that."""
+"""`mirrorlib ledger`, `where-is`, `lineage` and `verify`: what was applied, where it is from, whether it holds."""
 
 from __future__ import annotations
 
 import argparse
 
-from mirrorlib.cli.arguments import MEMORY, PLACE, TABLES, TARGET
+from mirrorlib.cli.arguments import MEMORY, PLACE, TABLES, TARGET, bound, refuse
 from mirrorlib.cli.command import Command, call
 from mirrorlib.cli.watch import start_spark
 from mirrorlib.operate.ledger import LAST
@@ -34,6 +34,21 @@ def _verify(arguments: argparse.Namespace) -> Report:
     from mirrorlib.operate.verify import verify_tables
 
     return call(verify_tables, arguments, spark=start_spark(arguments))
+
+
+def _where_is(arguments: argparse.Namespace) -> Report:
+    from mirrorlib.operate.trace.where import where_is
+
+    key = dict(arguments.keys)
+    if len(key) < len(arguments.keys):
+        arguments.refuse("argument --key: names a column twice")
+    return call(where_is, arguments, key=key or None, spark=start_spark(arguments) if key else None)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Read a key column and its value, which may be anything."""
+    name, sign, value = text.partition("=")
+    return (name, value) if sign else refuse(text, "not COLUMN=VALUE")
 
 
 LEDGER = Command(
@@ -69,4 +84,20 @@ VERIFY = Command(
     },
     defaults={"sample": 1.0},
     run=_verify,
+)
+WHERE_IS = Command(
+    more="Of a file: when it was published, which batch and version applied it, where it is now. Of a key, which takes "
+    "Spark: every change that its feed still tells, and the rows of the files that made it. And who was given it.",
+    arguments={
+        **TARGET,
+        "TABLE": "the table, 'dbo/orders'",
+        "--file N": "a change file's number, its name, or a path that ends with it",
+        "--key* COLUMN=VALUE": "a key column and its value, which is all behind the first '='; once for each of them",
+        "--after N": "changes of the key after this version or moment (default: all that are there)",
+        "--show-values": "tell the key's rows before and after each change",
+        **MEMORY,
+    },
+    readers={"file": str, "keys": _pair, "after": bound},
+    either=("file", "keys"),
+    run=_where_is,
 )
