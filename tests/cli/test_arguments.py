@@ -12,7 +12,6 @@ import mirrorlib
 from mirrorlib.cli.command import Command
 from mirrorlib.cli.main import make_parser
 from mirrorlib.fabric.items import write_items
-from mirrorlib.ingest.reset import reset_with_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +21,7 @@ OWN = {"help", "verbose", "json", "memory"}
 CALLS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "apply": (mirrorlib.apply, {"watch", "options"}),
     "plan": (mirrorlib.plan, set()),
-    "reset": (reset_with_warnings, set()),
+    "reset": (mirrorlib.reset, set()),
     "status": (mirrorlib.status, set()),
     "check": (mirrorlib.check, set()),
     "ledger": (mirrorlib.ledger, {"to"}),
