@@ -185,10 +185,7 @@ def _open_stream(run: Run, name: str, address: str) -> StreamJob:
 
 
 def _record(run: Run, report: StreamReport) -> str:
-    """Write down the last word about a stream that is registered, when there is a new one; return the state before.
-
-    Of one that is not registered nobody remembers it, so that what has not begun does not stop.
-    """
+    """Write down the last word about a stream that is registered, when there is a new one; return the state before."""
     before = ""
     if report.state == "busy":
         return ""
@@ -198,7 +195,7 @@ def _record(run: Run, report: StreamReport) -> str:
         if report.state == "current" and not report.windows and before != "failed":
             return before
         if registry.newest_stream() is None:
-            return report.state
+            return report.state  # nobody remembers it: what has not begun does not stop
         registry.write_status({"state": report.state, "reason": report.reason, "at": now()})
     except MirrorError as exc:  # the last word is for people; losing it must not hide what happened
         _LOG.warning("%s: its status could not be written: %s", report.table, exc)

@@ -57,7 +57,9 @@ def _tell(job: DeriveJob, report: DeriveReport, computed: Computed) -> None:
     emit(
         "derive",
         "%(table)s: %(kind)s, version %(version)d",
-        table=job.name, address=job.place.address, kind=report.how,
+        table=job.name,
+        address=job.place.address,
+        kind=report.how,
         **pick(report, "version", "seconds"),
         rows=pick(report, "added", "removed"),
         columns=dict(computed.result.dtypes),

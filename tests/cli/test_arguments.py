@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Of the command line alone, or read by the command itself.
-OWN = {"help", "verbose", "json", "memory"}
+OWN = {"help", "verbose", "json", "memory", "events", "alert"}
 CALLS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "apply": (mirrorlib.apply, {"watch", "options"}),
     "plan": (mirrorlib.plan, set()),
@@ -53,6 +53,7 @@ def test_arguments_are_read_as_they_are_spelled() -> None:
             "PLACE": "",
             "TABLE*": "",
             "--key* COLUMN": "",
+            "--events* TO": "",
             "--to! URL": "",
             "--last N": "",
             "--mode fast|slow": "",
@@ -70,6 +71,7 @@ def test_arguments_are_read_as_they_are_spelled() -> None:
         "place": "p",
         "tables": (),
         "keys": [],
+        "events": [],
         "to": "u",
         "last": 7,
         "mode": None,
@@ -78,6 +80,6 @@ def test_arguments_are_read_as_they_are_spelled() -> None:
         "include_existing": True,
     } == vars(parser.parse_args(["p", "--to", "u"]))
     words = "p a b --key x --key y --to u --last 3 --mode slow --ntz keep --dry-run --no-include-existing"
-    assert ["p", ["a", "b"], ["x", "y"], "u", 3, "slow", "keep", True, False] == [
+    assert ["p", ["a", "b"], ["x", "y"], [], "u", 3, "slow", "keep", True, False] == [
         *vars(parser.parse_args(words.split())).values()
     ]
