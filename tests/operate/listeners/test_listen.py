@@ -115,6 +115,7 @@ def test_a_command_is_run_when_a_table_stops_and_when_it_goes_on(
     assert ["block orders -", "block orders current", "recovery orders blocked"] == told
 
 
+@pytest.mark.thorough
 def test_a_consumer_that_stops_alerts_once(
     spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:

@@ -104,7 +104,7 @@ def test_columns_of_a_derived_table_lead_back_to_their_sources(
         (one["name"], one["facets"]["version"]["datasetVersion"]) for one in run["inputs"]
     ]
     fields = written["facets"]["columnLineage"]["fields"]
-    assert {"id": [(orders, "id")], "text": [(orders, "amount"), (people, "name")]} == {
+    assert {"id": [(orders, "id")], "text": [(people, "name"), (orders, "amount")]} == {
         name: [(one["name"], one["field"]) for one in origins["inputFields"]]
         for name, origins in fields.items()
     }
