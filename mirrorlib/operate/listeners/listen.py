@@ -23,7 +23,6 @@ from mirrorlib.events import LOG, STOPPED, facts_of
 from mirrorlib.extras import Extra, how_to_install
 
 _LOG = logging.getLogger(__name__)
-_PATIENCE = 60  # seconds that an alert may take
 Tell = Callable[[logging.LogRecord, Mapping[str, Any]], None]
 
 
@@ -112,6 +111,6 @@ def _caller(command: str) -> Tell:
         if stops or facts["event"] == "recovery":
             texts = {f"MIRRORLIB_{k.upper()}": v for k, v in facts.items() if isinstance(v, str)}
             line, env = f"{_JsonLine().format(record)}\n".encode(), {**os.environ, **texts}
-            subprocess.run(words, input=line, env=env, stdout=2, timeout=_PATIENCE, check=True)  # noqa: S603  # theirs
+            subprocess.run(words, input=line, env=env, stdout=2, timeout=60, check=True)  # noqa: S603  # theirs
 
     return tell
