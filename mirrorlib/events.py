@@ -1,10 +1,19 @@
-"""What a run tells while it goes on: a step of a table, before it starts and after it has succeeded."""
+"""What a run tells: each step of a table to whoever watches it, and what came of it to the log.
+
+In: nothing. Out: `Event`, a step before it starts and after it has succeeded; and `emit`, one record of the logger
+`mirrorlib.events` for each thing that has happened. Nothing here is a value of the data.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+_PLAIN = {*vars(logging.makeLogRecord({})), "asctime", "message", "taskName"}
+STOPPED = frozenset({"blocked", "failed"})
+LOG = logging.getLogger(__name__)  # what it is given is told to every handler that listens there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +45,31 @@ Observer = Callable[[Event], None]
 def unobserved(event: Event) -> None:
     """Let nobody watch."""
     del event
+
+
+def emit(event: str, text: str, *, well: bool = True, **facts: object) -> None:
+    """Tell the log what has happened: *text* formats *facts*, which are attributes of the record (how-to/events.md)."""
+    level = logging.INFO if well else logging.WARNING
+    LOG.log(level, text, facts, extra={"event": event, **facts}, stacklevel=2)
+
+
+def emit_state(before: str, **facts: Any) -> None:  # noqa: ANN401  # what `emit` takes
+    """Tell that a table has stopped, each time, and that one goes on which had stopped before."""
+    state, text = facts["state"], "%(table)s: %(state)s %(reason)s"
+    if state in STOPPED:
+        name = "block" if state == "blocked" else "failure"
+        emit(name, text, well=False, before=before, **facts)
+    elif (
+        before in STOPPED and state != "behind"
+    ):  # which it is until it has gone past what stopped it
+        emit("recovery", text, before=before, **facts)
+
+
+def pick(value: object, *names: str) -> dict[str, Any]:
+    """Take attributes of a value for facts."""
+    return {name: getattr(value, name) for name in names}
+
+
+def facts_of(record: logging.LogRecord) -> dict[str, Any]:
+    """Return what an event's record says, but for what is not known."""
+    return {k: v for k, v in vars(record).items() if k not in _PLAIN and v is not None}

@@ -9,12 +9,14 @@ from __future__ import annotations
 import shlex
 from typing import Literal
 
-Extra = Literal["databricks", "kafka", "local", "page", "postgres"]
+Extra = Literal["databricks", "kafka", "local", "openlineage", "otel", "page", "postgres"]
 
 _NEEDED: dict[Extra, tuple[str, ...]] = {
     "databricks": ("databricks-sdk>=0.56",),
     "kafka": ("confluent-kafka>=2.4",),
     "local": ("delta-spark==4.4.0", "pyspark==4.2.0"),
+    "openlineage": ("openlineage-python>=1.54",),
+    "otel": ("opentelemetry-sdk>=1.45", "opentelemetry-exporter-otlp-proto-http>=1.45"),
     "page": ("jinja2>=3.1", "waitress>=3"),
     "postgres": ("psycopg[binary]>=3.1",),
 }

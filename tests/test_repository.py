@@ -91,6 +91,8 @@ def test_the_package_needs_pyarrow_and_obstore_only() -> None:
     # Kafka's client is imported once a Kafka address was opened, which says how to install it where it lacks.
     kafka = {path.name for path in MODULES if path.parent.name == "kafka"} - {"__init__.py"}
     found -= {(module, "confluent_kafka") for module in kafka}
+    # So are the libraries of listeners, once somebody asks for one.
+    found -= {("to_openlineage.py", "openlineage"), ("to_otel.py", "opentelemetry")}
 
     assert set() == {(module, name) for module, name in found if name not in allowed}
 

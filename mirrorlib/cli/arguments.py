@@ -31,6 +31,9 @@ TARGET: Arguments = {
     "--state PATH": "where the journal lives (default: TARGET/_mirrorlib)",
     **JSON,
 }
+EVENTS: Arguments = {
+    "--events* TO": "add what happens to this file, a line of JSON each, or tell openlineage or otel; may be repeated"
+}
 MEMORY: Arguments = {"--memory SIZE": "heap of the local Spark (default: 2g)"}
 START_AT: Arguments = {
     "--start-at N": "begin with file number N, where earlier ones are gone (default: 1)",
@@ -85,6 +88,8 @@ def rounds(what: str) -> Arguments:
     return {
         "--parallelism N": "tables at once (default: cores, at most 8)",
         "--watch SECONDS": f"keep {what}, pausing this long in between, until Ctrl-C",
+        **EVENTS,
+        "--alert COMMAND": "run this, with the event as JSON on its input, when a table stops, and when it goes on",
     }
 
 

@@ -44,7 +44,8 @@ class Command:
             word, _, kind = spelled.partition(" ")
             flag = word.rstrip("*+!")
             count = word.removeprefix(flag)
-            name = flag.strip("-").lower().replace("-", "_") + ("s" if count in {"*", "+"} else "")
+            name = flag.strip("-").lower().replace("-", "_")
+            name = f"{name.removesuffix('s')}s" if count in {"*", "+"} else name
             name = "quiet" if name == "quiet_updates" else name
             details: dict[str, Any] = {"help": text, "default": defaults.get(name)}
             if not flag.startswith("-"):

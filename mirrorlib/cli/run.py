@@ -13,6 +13,7 @@ from mirrorlib.cli.main import CLOSED, INTERRUPTED, OK, SIGNALLED, STOPPED, USAG
 from mirrorlib.cli.watch import CutShortError
 from mirrorlib.delta.trouble import is_sparks, spark_error
 from mirrorlib.errors import MirrorError
+from mirrorlib.operate.listeners.listen import listen
 from mirrorlib.platform.show import show_report
 from mirrorlib.tabular import Report
 
@@ -22,14 +23,15 @@ def run_one(arguments: argparse.Namespace) -> int:
     # A file's name may be no text: it is shown as errors are.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    logging.basicConfig(
-        level=logging.INFO if arguments.verbose else logging.ERROR,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    told, log = vars(arguments), logging.StreamHandler()
+    level = logging.INFO if arguments.verbose else logging.ERROR
+    log.setLevel(level)  # of what listeners are told, no more is shown
+    form = "%(asctime)s %(levelname)s %(name)s %(message)s"
+    logging.basicConfig(level=level, format=form, handlers=[log])
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        answer: Report | bool = arguments.run(arguments)
+        with listen(*told.get("events", ()), alert=told.get("alert")):
+            answer: Report | bool = arguments.run(arguments)
         if not isinstance(answer, bool):
             if arguments.json:
                 say_json(answer.to_dict())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.stream_job import StreamJob, begin_anew, check_table
 from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
+from mirrorlib.events import emit, pick
 from mirrorlib.feed.files.small_window import read_small_window, to_frame
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
@@ -55,6 +56,7 @@ def end_window(
     job.tell(plan, "done", "before")
     done = job.registry.write_done(stream, plan.number, done)
     job.tell(plan, "done", "after")
+    _tell(job, stream, plan, done)
     if lost is not None:
         refuse_void(stream, plan)
         commits = job.source.commits
@@ -62,6 +64,19 @@ def end_window(
         if plan.kind == "snapshot" and newest == (plan.until, plan.table_id):
             raise lost  # another snapshot would be the same one
     return done, job
+
+
+def _tell(job: StreamJob, stream: Stream, plan: WindowPlan, done: WindowDone) -> None:
+    told = {**pick(stream, "table", "consumer", "to"), **pick(done, "outcome", "seconds")}
+    text = "%(table)s: window %(window)d up to version %(version)d %(outcome)s to %(consumer)s, "
+    emit(
+        "window",
+        f"{text}{done.rows or 0} rows",
+        well=done.outcome == "delivered",
+        **{**told, "window": plan.number, "version": plan.until, "rows": {"given": done.rows or 0}},
+        kind="reset" if plan.reset else plan.kind,
+        sources=[(job.source.path or job.source.sql, plan.until)],
+    )
 
 
 def _is_delivered(job: StreamJob, stream: Stream, plan: WindowPlan, given: int | None) -> bool:

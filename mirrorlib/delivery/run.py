@@ -23,7 +23,7 @@ from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, printable
-from mirrorlib.events import Observer, unobserved
+from mirrorlib.events import Observer, emit_state, pick, unobserved
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.registry import Registry, check_name
@@ -153,6 +153,7 @@ def _export_one(run: Run, name: str, address: str) -> StreamReport:
     """Deliver one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
     progress = StreamProgress(table=name)
     state: State
+    error: str | None = None
     meant = True
     try:
         bring_up_to_date(_open_stream(run, name, address), progress)
@@ -162,13 +163,15 @@ def _export_one(run: Run, name: str, address: str) -> StreamReport:
     except TableBusyError as exc:
         state, reason = "busy", str(exc)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        state, reason = "failed", str(as_mirror_error(exc, printable(name)))
+        told = as_mirror_error(exc, printable(name))
+        state, reason, error = "failed", str(told), type(told).__name__
         meant = not isinstance(exc, OtherWishesError)
     facts = asdict(progress)
     seconds = round(time.perf_counter() - facts.pop("began"), 3)
     report = StreamReport(**facts, state=state, seconds=seconds, reason=reason)
-    if meant:
-        _record(run, report)
+    before = _record(run, report) if meant else state
+    said = {"address": address, "consumer": run.consumer, "error": error}
+    emit_state(before, **pick(report, "table", "state", "reason"), **said)
     return report
 
 
@@ -181,20 +184,22 @@ def _open_stream(run: Run, name: str, address: str) -> StreamJob:
     return StreamJob(run=run, source=source, goal=source.commits.newest, registry=registry)
 
 
-def _record(run: Run, report: StreamReport) -> None:
-    """Write down the last word about a stream that is registered, when there is a new one."""
+def _record(run: Run, report: StreamReport) -> str:
+    """Write down the last word about a stream that is registered, when there is a new one; return the state before."""
+    before = ""
     if report.state == "busy":
-        return
+        return ""
     try:
         registry = Registry(run.state, run.consumer, parse_name(report.table))
-        failed = registry.read_status().get("state") == "failed"
-        if report.state == "current" and not report.windows and not failed:
-            return
-        if registry.newest_stream() is not None:
-            said = {"state": report.state, "reason": report.reason, "at": now()}
-            registry.write_status(said)
+        before = str(registry.read_status().get("state", ""))
+        if report.state == "current" and not report.windows and before != "failed":
+            return before
+        if registry.newest_stream() is None:
+            return report.state  # nobody remembers it: what has not begun does not stop
+        registry.write_status({"state": report.state, "reason": report.reason, "at": now()})
     except MirrorError as exc:  # the last word is for people; losing it must not hide what happened
         _LOG.warning("%s: its status could not be written: %s", report.table, exc)
+    return before
 
 
 def _check_words(consumer: str, start: Start, on_expired: OnExpired, **counts: int | None) -> None:

@@ -6,8 +6,8 @@ In: a `DeriveJob` and a round. Out: `DeriveReport`. Promise: the commit is there
 
 from __future__ import annotations
 
-import logging
 import time
+from logging import INFO
 from typing import Any
 
 from mirrorlib.commit.claim import Claim, claim_table, was_overtaken
@@ -31,11 +31,12 @@ from mirrorlib.derived.job import (
 )
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
 from mirrorlib.derived.sources import Round, SourceTable, end_round
+from mirrorlib.derived.strategy.origins import origins_of
 from mirrorlib.errors import MirrorError, TableBusyError
+from mirrorlib.events import LOG, emit, pick
 from mirrorlib.keys.value import Keys
 from mirrorlib.store import open_store
 
-_LOG = logging.getLogger(__name__)
 _KEYS = "keys"  # in what a commit says: the property that belongs to it
 
 
@@ -48,8 +49,25 @@ def commit_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> Deriv
     rows = report.added + report.removed
     end_round(job.sources, planned, "delivered", rows, report.seconds)
     job.tell("done", "after", planned)
-    _LOG.info("%s: %s, version %d", job.name, report.how, report.version)
+    _tell(job, report, committer.computed)
     return report
+
+
+def _tell(job: DeriveJob, report: DeriveReport, computed: Computed) -> None:
+    if changes := " ".join(report.changes):
+        emit("schema", "%(table)s: %(changes)s", table=job.name, changes=changes)
+    emit(
+        "derive",
+        "%(table)s: %(kind)s, version %(version)d",
+        table=job.name,
+        address=job.place.address,
+        kind=report.how,
+        **pick(report, "version", "seconds"),
+        rows=pick(report, "added", "removed"),
+        columns=dict(computed.result.dtypes),
+        sources=[(one.address, one.until) for one in report.sources],
+        origins=origins_of(computed.result, computed.framed) if LOG.isEnabledFor(INFO) else {},
+    )
 
 
 class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):

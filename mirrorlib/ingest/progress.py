@@ -89,9 +89,10 @@ class Progress:
         return self.entry.position if self.entry else {}
 
 
-def record_status(journal: Journal, progress: Progress, report: TableReport) -> str:
-    """Write a table's last word into the journal, unless it stands there; return since when it is so."""
+def record_status(journal: Journal, progress: Progress, report: TableReport) -> tuple[str, str]:
+    """Write a table's last word into the journal, unless it stands there; return the state before, and since when."""
     old = journal.read_status()
+    before = str(old.get("before") or old.get("state", ""))
     same = (old.get("state"), old.get("reason")) == (report.state, report.reason)
     since = old["since"] if same and "since" in old else now()
     done, listed = progress.entry.done if progress.entry else None, progress.listed
@@ -112,7 +113,8 @@ def record_status(journal: Journal, progress: Progress, report: TableReport) -> 
         "verified": asdict(progress.verified) if progress.verified else old.get("verified"),
         **({"proven": progress.proven} if progress.proven else {}),
         **({"emptied": progress.emptied} if progress.emptied else {}),
+        **({"before": before} if report.state == "behind" else {}),  # it may stop there again
     }
     if {name: value for name, value in old.items() if name != "format"} != word:
         journal.write_status(word)
-    return str(since)
+    return before, str(since)

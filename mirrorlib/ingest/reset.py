@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.columns import find_key_column
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import find_table, read_table, refer
 from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.events import emit
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.batch.take_over import check_key_columns
@@ -44,6 +46,7 @@ def reset_table(
     state: PathOrUrl | None = None,
     start_at: int = 1,
     keep: bool = False,
+    warn: Callable[[str], object] = lambda _: None,
 ) -> Life:
     """Begin a new life of a table: the next apply replaces its content, in one commit, by what the zone shows then.
 
@@ -58,6 +61,7 @@ def reset_table(
         start_at: the number of the first change file, where earlier ones are gone.
         keep: the table was appended from a folder without `_metadata.json`, which has come: keep its rows, and go
             on by the metadata behind the files that were appended. Until the next apply the call may be repeated.
+        warn: told what is to be known of a table that is kept.
 
     Returns:
         the new life.
@@ -69,22 +73,6 @@ def reset_table(
         MirrorError: with *keep*, the zone or its metadata cannot be read, or the table is not this mirror's.
 
     """
-    return reset_with_warnings(
-        spark, target, table, catalog=catalog, state=state, start_at=start_at, keep=keep
-    )[0]
-
-
-def reset_with_warnings(
-    spark: SparkSession,
-    target: PathOrUrl,
-    table: str,
-    *,
-    catalog: str | None,
-    state: PathOrUrl | None,
-    start_at: int,
-    keep: bool,
-) -> tuple[Life, tuple[str, ...]]:
-    """Do what `reset_table` does, and say what is to be known of a table that is kept."""
     if keep and start_at != 1:
         msg = "keep and start_at exclude each other: a kept table goes on behind what was appended"
         raise ValueError(msg)
@@ -111,13 +99,18 @@ def reset_with_warnings(
             _check_first(zone, name, start_at, table)
             life, warnings = journal.begin_life("reset", zone, last.ordinal + 1, start_at), ()
         word = {
-            **journal.read_status(),
+            **(old := journal.read_status()),
+            "before": old.get("before") or old.get("state"),
             "state": "behind",
             "reason": _KEPT if keep else _REPLACED,
             "since": life.started_at,
         }
         journal.write_status({**word, "position": None, "error": None, "file": None})
-    return life, warnings
+    told = {"table": name.shown, "kind": "keep" if keep else "reset", "reason": word["reason"]}
+    emit("reset", "%(table)s: %(reason)s", **told, zone=life.zone)
+    for warning in warnings:
+        warn(warning)
+    return life
 
 
 def _check_first(zone: str, name: TableName, start_at: int, table: str) -> None:

@@ -20,7 +20,7 @@ from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.sessions import carries_marks, lend_session, side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import MirrorError
-from mirrorlib.events import Event, Observer
+from mirrorlib.events import STOPPED, Event, Observer, emit_state, pick
 from mirrorlib.ingest.advance import Applying, advance_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified
 from mirrorlib.ingest.batch.take_over import take_over
@@ -166,14 +166,17 @@ def _report(
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         error = as_mirror_error(exc, name.shown)
         report = progress.end("failed", str(error), file=error.file, error=type(error).__name__)
-    level = logging.INFO if report.state in {"current", "behind", "gone"} else logging.WARNING
-    _LOG.log(level, "%s: %s %s", report.table, report.state, report.reason)
-    since = now()
+    before, since = "" if known else str(report.state), now()  # nobody remembers what is not known
     if known:
         try:
-            since = record_status(journal, progress, report)
+            before, since = record_status(journal, progress, report)
         except MirrorError as exc:  # losing the last word must not hide what happened
             _LOG.warning("%s: its status could not be written: %s", report.table, exc)
+    if report.state not in STOPPED:
+        level = logging.WARNING if report.state == "waiting" else logging.INFO
+        _LOG.log(level, "%s: %s %s", report.table, report.state, report.reason)
+    said = pick(report, "table", "state", "reason", "file", "error")
+    emit_state(before, **said, zone=job.zone.url)
     return replace(report, since=since)
 
 

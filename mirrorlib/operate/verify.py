@@ -17,6 +17,7 @@ from mirrorlib.delta.columns import find_column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError
+from mirrorlib.events import emit, pick
 from mirrorlib.feed.changes import Change
 from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COLUMNS = ("table", "state", "version", "files", "expected", "found", "seconds")
+_WELL = frozenset({"equal", "marked"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,7 @@ class VerifyReport(Report):
     @property
     def ok(self) -> bool:
         """Say whether every table is equal, or was marked."""
-        return all(table.state in {"equal", "marked"} for table in self.tables)
+        return all(table.state in _WELL for table in self.tables)
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
@@ -178,7 +180,10 @@ def verify_tables(
         except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
             reason = f"not verified: {as_mirror_error(exc, name.shown)}"
             told = Verified(table=name.shown, state="not verified", reasons=(reason,))
-        return replace(told, seconds=round(time.perf_counter() - began, 1))
+        told = replace(told, seconds=round(time.perf_counter() - began, 1))
+        said = {**pick(told, *_COLUMNS, "reasons"), "well": told.state in _WELL}
+        emit("verify", "%(table)s: %(state)s, version %(version)s", **said)
+        return told
 
     return VerifyReport(target=place.shown, tables=tuple(map(verify, names)))
 

@@ -12,18 +12,17 @@ import mirrorlib
 from mirrorlib.cli.command import Command
 from mirrorlib.cli.main import make_parser
 from mirrorlib.fabric.items import write_items
-from mirrorlib.ingest.reset import reset_with_warnings
 from mirrorlib.operate.page.serve import serve_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Of the command line alone, or read by the command itself.
-OWN = {"help", "verbose", "json", "memory"}
+OWN = {"help", "verbose", "json", "memory", "events", "alert"}
 CALLS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "apply": (mirrorlib.apply, {"watch", "options"}),
     "plan": (mirrorlib.plan, set()),
-    "reset": (reset_with_warnings, set()),
+    "reset": (mirrorlib.reset, set()),
     "status": (mirrorlib.status, {"html"}),
     "serve": (serve_page, set()),
     "check": (mirrorlib.check, set()),
@@ -56,6 +55,7 @@ def test_arguments_are_read_as_they_are_spelled() -> None:
             "PLACE": "",
             "TABLE*": "",
             "--key* COLUMN": "",
+            "--events* TO": "",
             "--to! URL": "",
             "--last N": "",
             "--mode fast|slow": "",
@@ -73,6 +73,7 @@ def test_arguments_are_read_as_they_are_spelled() -> None:
         "place": "p",
         "tables": (),
         "keys": [],
+        "events": [],
         "to": "u",
         "last": 7,
         "mode": None,
@@ -81,6 +82,6 @@ def test_arguments_are_read_as_they_are_spelled() -> None:
         "include_existing": True,
     } == vars(parser.parse_args(["p", "--to", "u"]))
     words = "p a b --key x --key y --to u --last 3 --mode slow --ntz keep --dry-run --no-include-existing"
-    assert ["p", ["a", "b"], ["x", "y"], "u", 3, "slow", "keep", True, False] == [
+    assert ["p", ["a", "b"], ["x", "y"], [], "u", 3, "slow", "keep", True, False] == [
         *vars(parser.parse_args(words.split())).values()
     ]

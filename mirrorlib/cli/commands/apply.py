@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from mirrorlib.cli.arguments import START_AT, TARGET, ZONE, rounds
+from mirrorlib.cli.arguments import EVENTS, START_AT, TARGET, ZONE, rounds
 from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.watch import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import ParameterError
@@ -62,17 +62,18 @@ def _plan(arguments: argparse.Namespace) -> Report:
 
 def _reset(arguments: argparse.Namespace) -> bool:
     """Begin a new life of the table, and say what comes of it."""
-    from mirrorlib.ingest.reset import reset_with_warnings
+    from mirrorlib.ingest.reset import reset_table
 
     if arguments.keep and arguments.start_at is not None:
         arguments.refuse(
             "argument --keep: a kept table goes on behind what was appended, so not with --start-at"
         )
-    more = {"spark": start_spark(arguments), "start_at": arguments.start_at or 1}
-    life, warnings = call(reset_with_warnings, arguments, **more)
+    warnings: list[str] = []
+    more = {"start_at": arguments.start_at or 1, "warn": warnings.append}
+    life = call(reset_table, arguments, spark=start_spark(arguments), **more)
     if arguments.json:
         said = {"table": arguments.table, "life": life.ordinal, "started_at": life.started_at}
-        say_json({**said, "warnings": list(warnings)} if arguments.keep else said)
+        say_json({**said, "warnings": warnings} if arguments.keep else said)
     else:
         coming = _KEPT if arguments.keep else _REPLACED
         sys.stdout.write(f"{arguments.table} begins life {life.ordinal}: {coming}\n")
@@ -109,6 +110,7 @@ RESET = Command(
         "TABLE": "the table, as status shows it: dbo/orders",
         **START_AT,
         "--keep": "keep the rows of a folder that was appended without _metadata.json, and go on by it behind them",
+        **EVENTS,
     },
     run=_reset,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mirrorlib.cli.arguments import MEMORY, PLACE, TABLES, TARGET, bound, refuse
+from mirrorlib.cli.arguments import EVENTS, MEMORY, PLACE, TABLES, TARGET, bound, refuse
 from mirrorlib.cli.command import Command, call
 from mirrorlib.cli.watch import start_spark
 from mirrorlib.operate.ledger import LAST
@@ -80,6 +80,7 @@ VERIFY = Command(
         "--sample SHARE": "look at this share of the keys only (default: 1)",
         "--show-values": "tell all values of rows that differ, not only their keys",
         "--mark": "where files are gone, take the table for right as it is, and verify what comes from now on",
+        **EVENTS,
         **MEMORY,
     },
     defaults={"sample": 1.0},

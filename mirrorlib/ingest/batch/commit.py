@@ -22,6 +22,7 @@ from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import MirrorError, OutcomeUnknownError
+from mirrorlib.events import emit, pick
 from mirrorlib.ingest.batch.adopt import adopt_batch
 from mirrorlib.ingest.batch.evolve_table import evolve_table, readers_property, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import Standing, find_outcome, life_is_over
@@ -69,11 +70,27 @@ def carry_out(
         ended = commit_plan(committer, f"batch {plan.batch}", work.table)
         done = outcome_of(attempt, ended, committer.prepared)
         with attempt.step("done", counted=True):
-            done = work.journal.write_done(work.life, plan.batch, done)
-    size = (len(plan.files), plan.rows)
-    facts = (work.table, plan.batch, done.outcome, done.version, *size)
-    _LOG.info("%s: batch %d %s as version %d, %d files, %d rows", *facts)
-    return done
+            counted = work.journal.write_done(work.life, plan.batch, done)
+    if counted.finished_at == done.finished_at:  # else another runner has told it
+        _tell(work, plan, done)
+    return counted
+
+
+def _tell(work: Work, plan: Plan, done: Done) -> None:
+    what = {"table": work.table, "batch": plan.batch, "address": work.ref.path or work.ref.sql}
+    text = "%(table)s: batch %(batch)d %(outcome)s as version %(version)d, %(files)d files, "
+    emit(
+        "batch",
+        f"{text}{plan.rows} rows",
+        well=done.outcome == "applied",
+        **{**what, **pick(done, "outcome", "version", "kind", "rows"), **pick(plan, "bytes")},
+        files=len(plan.files),
+        names=[file.name for file in plan.files],
+        seconds=round(sum(done.seconds.values()), 3),
+        columns=dict(done.columns),
+        zone=f"{work.source.zone.url}/{work.source.folder}",
+        error=(done.cause or {}).get("error") if done.outcome == "void" else None,
+    )
 
 
 class _BatchCommitter(Committer[int | None, Commit]):

@@ -38,6 +38,7 @@ from mirrorlib.delta.log import REWRITE, TRANSACTION_RETENTION
 from mirrorlib.delta.properties import LIFE_PROPERTY, READERS_PROPERTY, VECTORS, set_properties
 from mirrorlib.delta.table import Found, check_made, find_table
 from mirrorlib.errors import ForeignWriteError, SchemaError
+from mirrorlib.events import emit
 from mirrorlib.ingest.batch.foreign_writes import Standing, life_is_over
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.keys.value import Keys
@@ -123,6 +124,10 @@ def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
             if added:
                 check_column_names(work.ref, added)
                 add_columns(work.spark, work.ref, added, found)
+    done = replace(growth, added=added, widened=widened, rewritten=rewritten)
+    if changes := "; ".join(done.changes(has)):
+        number = attempt.plan.batch
+        emit("schema", "%(table)s: %(changes)s", table=work.table, batch=number, changes=changes)
 
 
 def _cause_of_rewrite(prepared: Prepared, columns: Columns) -> str:

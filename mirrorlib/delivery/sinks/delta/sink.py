@@ -6,7 +6,6 @@ at all (`commit/protocol.py`).
 
 from __future__ import annotations
 
-import logging
 from contextlib import AbstractContextManager
 
 from mirrorlib.commit.claim import was_overtaken
@@ -36,7 +35,6 @@ from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
 
-_LOG = logging.getLogger(__name__)
 # What refuses a window that no target can take, and gives the target's columns; and what writes one by one commit, and
 # gives how many rows that took, None where the commit tells.
 _MODES = {
@@ -150,10 +148,7 @@ class _WindowCommitter(Committer[WindowWork, int]):
         keys = changed_keys(before)
         if keys is not None:
             keep_keys(before.spark, before.ref.sql, {}, keys)
-        rows = last.rows if self._rows is None else self._rows
-        facts = (stream.table, number, last.version, rows)
-        _LOG.info("%s: window %d written as version %d, %d rows", *facts)
-        return rows
+        return last.rows if self._rows is None else self._rows
 
 
 def _hold(target: Target, delivery: Delivery) -> AbstractContextManager[None]:

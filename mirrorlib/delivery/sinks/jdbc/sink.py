@@ -7,7 +7,6 @@ visible before it commits.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
     Database: TypeAlias = Postgres | Sqlite
     Session: TypeAlias = PostgresSession | SqliteSession
-
-_LOG = logging.getLogger(__name__)
 
 
 def open_sink(address: str, mode: str) -> DatabaseSink:
@@ -95,7 +92,6 @@ class DatabaseSink:
             step = "It takes no text with a character NUL, and no years before 1 or after 9999: correct the rows."
             name, said = find_unfit(frame, shape), str(exc)
             raise SchemaError(msg, table=table, column=name, found=said, next_step=step) from exc
-        _LOG.info("%s: window %d, %d rows, committed", table, delivery.plan.number, staged.rows)
         return staged.rows
 
     def _settle(self, delivery: Delivery) -> tuple[Held, TableLayout]:

@@ -1,0 +1,116 @@
+"""Let others hear of events: a file, a command that is alerted, OpenLineage, OpenTelemetry.
+
+In: where to. Out: log handlers, while a block runs. How a table was before is the journal's word: alerts come once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from importlib import import_module
+from logging.handlers import WatchedFileHandler
+from typing import Any, cast
+
+from mirrorlib.errors import ParameterError
+from mirrorlib.events import LOG, STOPPED, facts_of
+from mirrorlib.extras import Extra, how_to_install
+
+_LOG = logging.getLogger(__name__)
+Tell = Callable[[logging.LogRecord, Mapping[str, Any]], None]
+
+
+@contextlib.contextmanager
+def listen(
+    *to: str | os.PathLike[str] | logging.Handler, alert: str | None = None
+) -> Iterator[None]:
+    """Pass events on while a block runs, whatever it calls.
+
+    Args:
+        to: a file that gets a line of JSON for each; "openlineage" or "otel", which their own means set up; or any
+            handler of `logging`.
+        alert: a command that is run when a table stops, and when it goes on again, once each. No shell reads it; the
+            event is JSON on its standard input, and texts are MIRRORLIB_TABLE, MIRRORLIB_REASON and so on.
+
+    Raises:
+        ParameterError: the file cannot be written, the command is not there, or an extra is not installed.
+
+    """
+    handlers = [one if isinstance(one, logging.Handler) else _open(one) for one in to]
+    handlers += [Listener("the alert", _caller(alert))] if alert else []
+    level = LOG.level
+    if handlers and not LOG.isEnabledFor(logging.INFO):
+        LOG.setLevel(logging.INFO)
+    for handler in handlers:
+        LOG.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOG.setLevel(level)
+        for handler in handlers:
+            LOG.removeHandler(handler)
+            handler.close()
+
+
+def _open(to: str | os.PathLike[str]) -> logging.Handler:
+    msg, step = f"events cannot be passed on to {to}", "Give a file, in a folder that is there."
+    try:
+        if to in {"openlineage", "otel"}:
+            step = how_to_install(cast("Extra", to))
+            return Listener(str(to), import_module(f"{__package__}.to_{to}").open_client())
+        file = WatchedFileHandler(to, encoding="utf-8")  # which opens it again where it was moved
+    except (ImportError, OSError) as exc:
+        raise ParameterError(msg, found=str(exc), next_step=step) from exc
+    file.setFormatter(_JsonLine())
+    return file
+
+
+class _JsonLine(logging.Formatter):
+    """Writes an event in one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        said = {"at": at, "level": record.levelname, **facts_of(record)}
+        return json.dumps({**said, "message": record.getMessage()}, default=str)
+
+
+class Listener(logging.Handler):
+    """Lets a function, which people know by a name, pass events on; where it fails, that is said, and stops nothing."""
+
+    def __init__(self, name: str, tell: Tell) -> None:
+        super().__init__()
+        self.name, self._tell = name, tell
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Pass one on. No lock is held: an alert may take its time."""
+        try:
+            self._tell(record, facts_of(record))
+        except Exception as exc:  # noqa: BLE001  # what has happened has, whoever hears of it
+            _LOG.error("%s does not know that %s: %s", self.name, record.getMessage(), exc)
+        return True
+
+
+def _caller(command: str) -> Tell:
+    """Run a command when a table stops that had not, or goes on."""
+    words: list[str] = []
+    with contextlib.suppress(ValueError):  # a quote is open
+        words = shlex.split(command)
+    if not words or shutil.which(words[0]) is None:
+        msg = "the alert is no command that can be run"
+        step = "Name a program and its arguments; what needs a shell goes into a script."
+        raise ParameterError(msg, found=command, next_step=step)
+
+    def tell(record: logging.LogRecord, facts: Mapping[str, Any]) -> None:
+        stops = facts["event"] in {"block", "failure"} and facts["before"] not in STOPPED
+        if stops or facts["event"] == "recovery":
+            texts = {f"MIRRORLIB_{k.upper()}": v for k, v in facts.items() if isinstance(v, str)}
+            line, env = f"{_JsonLine().format(record)}\n".encode(), {**os.environ, **texts}
+            subprocess.run(words, input=line, env=env, stdout=2, timeout=60, check=True)  # noqa: S603  # theirs
+
+    return tell
