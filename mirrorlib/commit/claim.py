@@ -15,6 +15,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ class Claim:
         log: its commits.
         since: the version up to which its mark is known not to be in there.
         state: where claims are laid down, which Spark reads.
+        folder: where there, for all attempts of whoever writes to the table, and nobody else's.
         name: of the claim.
 
     """
@@ -55,6 +57,7 @@ class Claim:
     log: TableLog
     since: int
     state: Store
+    folder: str
     name: str
 
     def lay(self, rows: DataFrame, app_id: str, version: int, *, nothing: bool) -> DataFrame | None:
@@ -62,7 +65,7 @@ class Claim:
         from pyspark.sql import functions as f
 
         self.state.put_new(self._path, _claim_file())
-        listed = self.state.list_folder(self._folder)
+        listed = self.state.list_folder(self.folder)
         others = [file.path for file in (listed.files if listed else ()) if file.path != self._path]
         for path in others:
             self.state.delete(path)
@@ -89,22 +92,22 @@ class Claim:
         return self.state.stat(self._path) is None
 
     @property
-    def _folder(self) -> str:
-        return f"claims/{self.ref.name.segment}"
-
-    @property
     def _path(self) -> str:
-        return f"{self._folder}/{self.name}.parquet"
+        return f"{self.folder}/{self.name}.parquet"
 
 
 def claim_table(
-    spark: SparkSession, ref: TableRef, log: TableLog, state: Store, since: int | None
+    spark: SparkSession, ref: TableRef, log: TableLog, state: Store, since: int | None, writer: str
 ) -> Claim | None:
-    """Return what an attempt has to claim the table by; None where the session's commits carry marks."""
+    """Return by what an attempt of a *writer* has to claim the table; None where the session's commits carry marks.
+
+    A state may be that of a mirror, of its copies and of what is derived of it, all with the same name.
+    """
     if carries_marks(spark):
         return None
     name, since = f"{_runner()}-{new_attempt()}", -1 if since is None else since
-    return Claim(spark=spark, ref=ref, log=log, since=since, state=state, name=name)
+    folder = f"claims/{sha256(writer.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return Claim(spark=spark, ref=ref, log=log, since=since, state=state, folder=folder, name=name)
 
 
 def was_overtaken(log: TableLog, version: int | None) -> bool:

@@ -110,8 +110,8 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
     ) -> tuple[int, int] | None:
         """Write one commit; return how many rows came and went, None where the commit itself tells."""
         job, ref = self.job, self.job.place.ref
-        state = open_store(job.place.state)
-        claim = claim_table(job.session, ref, self._log(before), state, before.last.newest)
+        state, since = open_store(job.place.state), before.last.newest
+        claim = claim_table(job.session, ref, self._log(before), state, since, _app_id(job))
         mark = _mark(job, self.planned, before, computed, claim)
         if computed.how == "nothing new":
             mark_nothing(job.session, ref, mark)
@@ -198,8 +198,11 @@ def _mark(
             for plan in planned.plans
         ],
     }
-    app_id = f"mirrorlib:derive:{job.name}"
-    return target.last.next_mark(app_id, planned.streams[0], planned.number, facts, claim)
+    return target.last.next_mark(_app_id(job), planned.streams[0], planned.number, facts, claim)
+
+
+def _app_id(job: DeriveJob) -> str:
+    return f"mirrorlib:derive:{job.name}"
 
 
 def settle_keys(job: DeriveJob, target: DerivedTarget) -> None:

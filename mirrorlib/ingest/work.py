@@ -60,7 +60,8 @@ class Work:
         self, life: Life, version: int, facts: Mapping[str, Any], since: int | None = None
     ) -> Mark:
         """Return a life's mark of a version, which no commit has until the table's version *since*."""
-        claim = claim_table(self.spark, self.ref, self.log, self.journal.state, since)
+        writer, state = f"mirrorlib:apply:{self.ref.name}", self.journal.state
+        claim = claim_table(self.spark, self.ref, self.log, state, since, writer)
         return Mark(app_id=life.app_id, version=version, facts=facts, claim=claim)
 
     def owns(self, properties: Mapping[str, str]) -> bool:

@@ -138,7 +138,7 @@ class WindowWork:
         }
         app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
         state = self.delivery.scratch
-        claim = claim_table(self.spark, self.ref, self.log, state, self.last.newest)
+        claim = claim_table(self.spark, self.ref, self.log, state, self.last.newest, app_id)
         return self.last.next_mark(app_id, stream, plan.number, facts, claim)
 
     def spelled(self, name: str) -> str:
