@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 COMPUTE = os.environ.get("MIRRORLIB_COMPUTE")
 SERVERLESS = COMPUTE is not None
-_CLIENTS = ("spark.python.", "spark.sql.execution.", "spark.sql.session.")  # what the client itself asks for
+_CLIENTS = (
+    "spark.python.",
+    "spark.sql.execution.",
+    "spark.sql.session.",
+)  # what the client itself asks for
 STATIC = "spark.sql.warehouse.dir"  # Spark itself lets nobody set it
 MARKS = "spark.databricks.delta.write."
 SETTABLE = {

@@ -163,7 +163,8 @@ def read_actions(data: bytes, *kinds: str) -> Iterator[dict[str, Any]]:
 def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:
     """Tell who made a version and how, of what its writer says."""
     asked = json.dumps(info.get("operationParameters") or {})
-    ours = read_object(info.get("userMetadata")).get("mirrorlib") or _read_parameters(asked)
+    said = read_object(info.get("userMetadata"))
+    ours = said["mirrorlib"] if "mirrorlib" in said else _read_parameters(asked)
     return Commit(
         version=version,
         operation=info.get("operation") or "a commit without provenance",
