@@ -9,6 +9,8 @@ where `DESCRIBE HISTORY` takes a Spark job; both give the same facts. Source: De
 from __future__ import annotations
 
 import base64
+import binascii
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,6 +36,7 @@ LOG = "_delta_log"
 IN_CONDITION = "mirrorlib:"  # before what a MERGE's condition says, in base64
 _SAID = re.compile(rf"{IN_CONDITION}([\w-]+=*)")
 _CLAIMED = re.compile(rf"{re.escape(CLAIM)}\W+(\w+-\w+)")
+_WITH_CONDITIONS = frozenset({"DELETE", "MERGE"})
 REWRITE = "rewrite"  # the outcome of a commit that gives rows other types, and changes none
 _DIGITS = 20
 TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
@@ -162,12 +165,12 @@ def read_actions(data: bytes, *kinds: str) -> Iterator[dict[str, Any]]:
 
 def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:
     """Tell who made a version and how, of what its writer says."""
-    asked = json.dumps(info.get("operationParameters") or {})
+    asked, operation = json.dumps(info.get("operationParameters") or {}), info.get("operation")
     said = read_object(info.get("userMetadata"))
-    ours = said["mirrorlib"] if "mirrorlib" in said else _read_parameters(asked)
+    ours = said["mirrorlib"] if "mirrorlib" in said else _read_parameters(operation, asked)
     return Commit(
         version=version,
-        operation=info.get("operation") or "a commit without provenance",
+        operation=operation or "a commit without provenance",
         ours=ours if isinstance(ours, dict) else None,
         user=info.get("userName") or info.get("userId") or info.get("engineInfo") or "unknown",
         forgets=TRANSACTION_RETENTION in asked,
@@ -175,13 +178,16 @@ def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:
     )
 
 
-def _read_parameters(asked: str) -> Mapping[str, Any] | None:
+def _read_parameters(operation: str | None, asked: str) -> Mapping[str, Any] | None:
     """Read what a statement's own parameters say, where its session could not be told to say it."""
-    if said := _SAID.search(asked):
-        return read_object(base64.urlsafe_b64decode(said[1])).get("mirrorlib")
-    if claimed := _CLAIMED.search(asked):
-        return {"claim": claimed[1]}
-    return {"outcome": REWRITE} if PAUSED in asked else None
+    if operation in _WITH_CONDITIONS and (said := _SAID.search(asked)):
+        with contextlib.suppress(binascii.Error):  # somebody else's text
+            return read_object(base64.urlsafe_b64decode(said[1])).get("mirrorlib")
+    if operation == "SET TBLPROPERTIES":
+        if claimed := _CLAIMED.search(asked):
+            return {"claim": claimed[1]}
+        return {"outcome": REWRITE} if PAUSED in asked else None
+    return None
 
 
 def read_checksum(store: Store, version: int) -> Mapping[str, Any]:

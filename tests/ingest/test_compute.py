@@ -146,6 +146,22 @@ def test_a_batch_that_runners_on_compute_of_two_kinds_commit_at_once_is_told(
     mirror.assert_failed("ForeignWriteError", "a batch was committed twice", "batch 3")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM {t} WHERE id = 1 AND v <> 'mirrorlib:x'",
+        "DELETE FROM {t} WHERE id = 1 AND v <> 'mirrorlib:bm90aGluZw=='",
+        "INSERT OVERWRITE {t} SELECT * FROM {t} WHERE v <> 'mirrorlib.feedPaused'",
+    ],
+)
+def test_texts_of_others_that_look_like_ours_are_theirs(mirror: Mirror, statement: str) -> None:
+    """A condition is read for what it says; what says nothing is a foreign write, and no more."""
+    mirror.do(statement)
+    mirror.publish()
+
+    mirror.assert_failed("ForeignWriteError", "somebody else wrote to the table")
+
+
 SLOW = [
     *(
         (protocol.test_a_slow_runner_never_carries_out_a_voided_plan, {"step": step})
