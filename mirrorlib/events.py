@@ -59,9 +59,7 @@ def emit_state(before: str, **facts: Any) -> None:  # noqa: ANN401  # what `emit
     if state in STOPPED:
         name = "block" if state == "blocked" else "failure"
         emit(name, text, well=False, before=before, **facts)
-    elif (
-        before in STOPPED and state != "behind"
-    ):  # which it is until it has gone past what stopped it
+    elif before in STOPPED and state != "behind":  # as it is until it is past what stopped it
         emit("recovery", text, before=before, **facts)
 
 

@@ -203,6 +203,24 @@ def apply_once(spark: SparkSession, zone: ZoneWriter, target: Path, cut: Cut) ->
     }
 
 
+def apply_in_two(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> tuple[list[Log], ZoneWriter, Path]:
+    """Publish the logs of a cut, as tables t0, t1 …, and apply them by it: some files at first, then the others."""
+    cut = CUTS[number]
+    if cut.large:
+        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
+    logs = all_logs()[number * LOGS_PER_ZONE :][:LOGS_PER_ZONE]
+    zone, target = ZoneWriter(tmp_path / "zone"), tmp_path / "target"
+    for last in (cut.first, 100):
+        for place, log in enumerate(logs):
+            table = zone.table(f"t{place}", with_metadata=last == cut.first, by_time=cut.by_time)
+            table.last = 0 if last == cut.first else min(cut.first, len(log.files))
+            publish(table, log, cut, last)
+        assert {} == apply_once(spark, zone, target, cut)
+    return logs, zone, target
+
+
 def check_table(
     spark: SparkSession, table: Path, log: Log, cut: Cut, *, every_version: bool
 ) -> None:

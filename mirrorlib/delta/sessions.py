@@ -133,7 +133,8 @@ def _set_up(spark: SparkSession) -> SparkSession:
                 raise
             if name == _VARIABLES:
                 _SUBSTITUTING.add(session)
-    (_UNMARKED.discard if _can_set(session, TXN_APP, "tried") else _UNMARKED.add)(session)
+    if not _can_set(session, TXN_APP, "tried"):
+        _UNMARKED.add(session)
     return session
 
 

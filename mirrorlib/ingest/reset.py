@@ -90,14 +90,7 @@ def reset_table(
         if keep:
             life, warnings = _begin_kept_life(spark, places, journal, name)
         else:
-            last = journal.lives()[-1]
-            try:
-                newest = journal.newest(last)
-            except JournalError:  # plans were lost
-                newest = None
-            zone = newest.plan.zone if newest else last.zone
-            _check_first(zone, name, start_at, table)
-            life, warnings = journal.begin_life("reset", zone, last.ordinal + 1, start_at), ()
+            life, warnings = _begin_anew(journal, name, start_at, table), ()
         word = {
             **(old := journal.read_status()),
             "before": old.get("before") or old.get("state"),
@@ -111,6 +104,17 @@ def reset_table(
     for warning in warnings:
         warn(warning)
     return life
+
+
+def _begin_anew(journal: Journal, name: TableName, start_at: int, table: str) -> Life:
+    last = journal.lives()[-1]
+    try:
+        newest = journal.newest(last)
+    except JournalError:  # plans were lost
+        newest = None
+    zone = newest.plan.zone if newest else last.zone
+    _check_first(zone, name, start_at, table)
+    return journal.begin_life("reset", zone, last.ordinal + 1, start_at)
 
 
 def _check_first(zone: str, name: TableName, start_at: int, table: str) -> None:

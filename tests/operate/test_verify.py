@@ -14,7 +14,7 @@ import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrors import Mirror
-from test_apply_property import CUTS, LOGS_PER_ZONE, all_logs, apply_once, publish
+from test_apply_property import CUTS, apply_in_two
 from zones import ZoneWriter
 
 if TYPE_CHECKING:
@@ -278,17 +278,7 @@ def test_whatever_is_published_and_however_it_is_cut(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Tables of made-up logs are equal to their files; then one row of each is changed by others, and named."""
-    cut = CUTS[number]
-    if cut.large:
-        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
-    logs = all_logs()[number * LOGS_PER_ZONE :][:LOGS_PER_ZONE]
-    zone, target = ZoneWriter(tmp_path / "zone"), tmp_path / "target"
-    for last in (cut.first, 100):
-        for place, log in enumerate(logs):
-            table = zone.table(f"t{place}", with_metadata=last == cut.first, by_time=cut.by_time)
-            table.last = 0 if last == cut.first else min(cut.first, len(log.files))
-            publish(table, log, cut, last)
-        assert {} == apply_once(spark, zone, target, cut)
+    logs, zone, target = apply_in_two(spark, tmp_path, monkeypatch, number)
 
     equal = mirrorlib.verify(spark, str(zone), str(target), show_values=True)
     keys = {f"t{place}": tamper(spark, target / f"t{place}", log) for place, log in enumerate(logs)}

@@ -27,7 +27,7 @@ from mirrorlib.store import LocalStore
 from mirrors import Mirror
 from oracle import canonical
 from polls import FOLDER, Poller, counting
-from test_apply_property import CUTS, LOGS_PER_ZONE, all_logs, apply_once, publish
+from test_apply_property import CUTS, apply_in_two
 from zones import MARKER, ZoneWriter
 
 if TYPE_CHECKING:
@@ -416,17 +416,7 @@ def test_what_is_told_of_a_key_leads_to_its_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Its changes, one after the other, give what the table has of it; and each row that is told is one of its own."""
-    cut = CUTS[number]
-    if cut.large:
-        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
-    logs = all_logs()[number * LOGS_PER_ZONE :][:LOGS_PER_ZONE]
-    zone, target = ZoneWriter(tmp_path / "zone"), tmp_path / "target"
-    for last in (cut.first, 100):
-        for place, log in enumerate(logs):
-            table = zone.table(f"t{place}", with_metadata=last == cut.first, by_time=cut.by_time)
-            table.last = 0 if last == cut.first else min(cut.first, len(log.files))
-            publish(table, log, cut, last)
-        assert {} == apply_once(spark, zone, target, cut)
+    logs, zone, target = apply_in_two(spark, tmp_path, monkeypatch, number)
 
     asked = 0
     for place, log in enumerate(logs):

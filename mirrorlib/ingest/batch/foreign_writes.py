@@ -96,7 +96,6 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         msg = "the Delta table is gone, or was replaced by another, since our last commit"
         raise _gone(work, msg, last)
     commits = work.log.commits(looked, newest)
-    _refuse_repeats(work, commits, last.version)
     newest_ours = commits[-1].ours if commits and commits[-1].version == newest else None
     if newest == last.version and newest_ours and newest_ours.get("life") == work.life.uuid:
         _guard(work, commits, last.version, newest)
@@ -112,6 +111,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         raise _gone(work, "the Delta table was replaced by another since our last commit", last)
     _guard(work, commits, known, newest)
     if not work.options.allow_foreign_writes:
+        _refuse_repeats(work, commits, last.version)
         verified = Verified(life=plan.life, batch=plan.batch, table_id=found.id, version=newest)
     return Standing(
         columns=found.columns,
@@ -177,7 +177,7 @@ def _refuse_repeats(work: Work, commits: tuple[Commit, ...], version: int) -> No
 
     A runner whose compute cannot mark a MERGE may do so beside one whose compute can, and which lays down no claim.
     """
-    for commit in commits if not work.options.allow_foreign_writes else ():
+    for commit in commits:
         said = commit.ours or {}
         if commit.version > version and said.get("batch") and said["life"] == work.life.uuid:
             msg = "a batch was committed twice, by runners on compute of two kinds at once"

@@ -40,10 +40,10 @@ from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.landing.columns import MARKER_NAMES
 from mirrorlib.landing.types import INSTANT
 from mirrorlib.landing.values import fit_values
-from mirrorlib.names import find_key, matches
+from mirrorlib.names import TableName, find_key, matches
 from mirrorlib.operate.ledger import list_applied
 from mirrorlib.operate.trace.files import Past, Step, WhereReport, trace_file
-from mirrorlib.store import PathOrUrl, open_store
+from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
@@ -90,14 +90,7 @@ def where_is(
         raise LandingZoneError(msg, table=table, next_step=step)
     place = Target.of(target, catalog=catalog, state=state)
     store = open_store(place.state)
-    known = list_applied(store)
-    fitting = [name for name in known if matches(name, [table])]
-    names = [name for name in fitting if str(name) == table] or fitting
-    if len(names) != 1:
-        msg = "several tables are called so" if names else "the target has no such table"
-        found = ", ".join(name.shown for name in names or known)
-        raise JournalError(msg, table=table, found=found, next_step="Name one of them.")
-    past = Past(store, names[0])
+    past = Past(store, _find_table(store, table))
     if spark is None or key is None:
         steps = trace_file(past, str(file))
     else:
@@ -119,6 +112,18 @@ def where_is(
     )
 
 
+def _find_table(state: Store, table: str) -> TableName:
+    """Find the one table of a target that is called so."""
+    known = list_applied(state)
+    fitting = [name for name in known if matches(name, [table])]
+    names = [name for name in fitting if str(name) == table] or fitting
+    if len(names) != 1:
+        msg = "several tables are called so" if names else "the target has no such table"
+        found = ", ".join(name.shown for name in names or known)
+        raise JournalError(msg, table=table, found=found, next_step="Name one of them.")
+    return names[0]
+
+
 def _read_key(spark: SparkSession, past: Past, table: FeedTable, given: Mapping[str, Any]) -> Key:
     """Give the values of a key the types of the table's columns; raises `KeysError` where that cannot be."""
     shown, newest = past.name.shown, past.newest
@@ -134,16 +139,14 @@ def _read_key(spark: SparkSession, past: Past, table: FeedTable, given: Mapping[
     for name, value in zip(names, given.values(), strict=True):
         column = next(one for one in columns if one.name == name)
         try:
-            moment = (
-                isinstance(value, datetime) and column.type == INSTANT
-            )  # in UTC, if it has no zone
+            # In UTC, if it has no zone.
+            moment = isinstance(value, datetime) and column.type == INSTANT
             one = pa.chunked_array([pa.array([value], INSTANT if moment else None)])
             cast = one.cast if isinstance(value, str) else partial(fit_values, one)
             key[column] = cast(column.type)
             if pa.types.is_floating(column.type) and key[column][0].as_py() == 0:
-                key[column] = pa.chunked_array(
-                    [[0.0, -0.0]], column.type
-                )  # equal, but to readers of Parquet
+                # Equal, but to readers of Parquet.
+                key[column] = pa.chunked_array([[0.0, -0.0]], column.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as exc:
             msg = f"the value is no {column.sql_type}"
             raise KeysError(msg, table=shown, column=name, found=repr(value)) from exc
