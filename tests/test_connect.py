@@ -110,7 +110,7 @@ def confined(client: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     sessions._IDLE[client] = idle
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", None])
+@pytest.mark.parametrize("zone", ["Europe/Berlin", pytest.param(None, marks=pytest.mark.thorough)])
 def test_where_nobody_can_configure_or_make_a_session_the_one_there_is_does_for_all_tables(
     spark: SparkSession,
     confined: SparkSession,
