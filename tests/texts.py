@@ -12,6 +12,7 @@ import pytest
 
 from mirrorlib.errors import ChangeFileError
 from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import iter_tables, read_header
 from mirrorlib.landing.metadata.declared import DefinedColumn
 from mirrorlib.store import StoredFile
@@ -37,14 +38,15 @@ def listed(data: bytes) -> StoredFile:
 
 def header(data: bytes, how: Dialect, *, ntz: NtzPolicy = "utc") -> FileSchema:
     """Read a file's header."""
-    return read_header(io.BytesIO(data), listed(data), how, table="orders", ntz=ntz)
+    return read_header(TextFile(io.BytesIO(data), listed(data), how, "orders"), ntz=ntz)
 
 
 def tables(data: bytes, how: Dialect, *, ntz: NtzPolicy = "utc", **sizes: int) -> list[pa.Table]:
     """Read a file from one handle: its header, then its rows."""
     handle = io.BytesIO(data)
-    schema = read_header(handle, listed(data), how, table="orders", ntz=ntz)
-    found = list(iter_tables(handle, listed(data), how, schema, table="orders", **sizes))
+    text = TextFile(handle, listed(data), how, "orders", **sizes)
+    schema = read_header(text, ntz=ntz)
+    found = list(iter_tables(text, schema))
     assert not handle.closed, "the handle is its caller's"
     return found
 

@@ -25,7 +25,8 @@ Protocol: docs/architecture.md, "The commit protocol".
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from mirrorlib.errors import JournalError, StoreError
@@ -46,17 +47,16 @@ from mirrorlib.store import Store, has_no_put_new
 STATE_FILE = "state.json"
 
 
-class Journal:
+class Journal(PlanLog[Life, Plan, Done, Entry]):
     """One table's lives, plans and outcomes in the store of a state folder."""
 
     def __init__(self, state: Store, table: TableName) -> None:
-        self.state = state
-        self._values = Values(state, str(table))
-        self._folder = f"journal/{table.segment}"
+        kinds = (Plan, Done, Entry, attrgetter("batch"))
+        super().__init__(Values(state, str(table)), f"journal/{table.segment}", kinds)
 
     def lives(self) -> tuple[Life, ...]:
         """Return all lives, first to newest."""
-        files = self._values.numbered(f"{self._folder}/lives")
+        files = self._values.numbered(f"{self.folder}/lives")
         return tuple(self._values.read(Life, path) for path in files.values())
 
     def begin_life(
@@ -80,82 +80,56 @@ class Journal:
             include_existing=include_existing,
             keeps=keeps,
         )
-        return self._values.write_new(f"{self._folder}/lives/{ordinal:06d}.json", life)
+        return self._values.write_new(f"{self.folder}/lives/{ordinal:06d}.json", life)
 
     def write_passed(self, ordinal: int, data: bytes) -> None:
         """Write down, before a life begins, which files it passes over; what was written first counts."""
-        self.state.put_new(f"{self._folder}/{ordinal:06d}.passed.parquet", data)
+        self.state.put_new(f"{self.folder}/{ordinal:06d}.passed.parquet", data)
 
     def read_passed(self, life: Life) -> bytes | None:
         """Return what `write_passed` has written for a life."""
-        return self.state.read(f"{self._batches(life)}.passed.parquet")
+        return self.state.read(f"{self.folder_of(life)}.passed.parquet")
 
     def write_move(self, life: Life, old: str, new: str) -> None:
         """Write down that a plain folder's files, which were read at one URL, are at another; proven by its caller."""
         said = json_bytes({"format": FORMAT, "from": old, "to": new, "seen_at": now()})
-        folder = f"{self._folder}/moves/{life.ordinal:06d}"
+        folder = f"{self.folder}/moves/{life.ordinal:06d}"
         self.state.put_new(f"{folder}/{uuid.uuid4()}.json", said)
 
     def moves(self, life: Life) -> tuple[tuple[str, str], ...]:
         """Return from where to where a plain folder's files have moved, in no order."""
-        listed = self.state.list_folder(f"{self._folder}/moves/{life.ordinal:06d}")
+        listed = self.state.list_folder(f"{self.folder}/moves/{life.ordinal:06d}")
         records = [self._values.json(file.path) for file in (listed.files if listed else ())]
         return tuple((str(one.get("from")), str(one.get("to"))) for one in records)
 
     def write_gone(self, life: Life) -> None:
         """Write down that the folder was seen absent, which ends a life."""
         said = json_bytes({"format": FORMAT, "seen_at": now()})
-        self.state.put_new(f"{self._folder}/gone/{life.ordinal:06d}.json", said)
+        self.state.put_new(f"{self.folder}/gone/{life.ordinal:06d}.json", said)
 
     def is_gone(self, life: Life) -> bool:
         """Say whether the folder was seen absent in a life."""
-        return self.state.stat(f"{self._folder}/gone/{life.ordinal:06d}.json") is not None
-
-    def newest(self, life: Life) -> Entry | None:
-        """Return the newest batch of a life; None before the first plan."""
-        return self._plans(life).newest()
+        return self.state.stat(f"{self.folder}/gone/{life.ordinal:06d}.json") is not None
 
     def newest_of(self, lives: Sequence[Life]) -> Entry | None:
         """Return the newest batch of the present life, the last one; None before the first life or plan."""
         return self.newest(lives[-1]) if lives else None
 
-    def write_plan(self, life: Life, plan: Plan) -> Plan:
-        """Write a plan unless its batch has one; return the plan that counts."""
-        return self._plans(life).write_plan(plan.batch, plan)
-
-    def write_done(self, life: Life, batch: int, done: Done) -> Done:
-        """Write an outcome unless the batch has one; return the one that counts."""
-        return self._plans(life).write_done(batch, done)
-
-    def entry(self, life: Life, batch: int) -> Entry:
-        """Return one batch's plan and outcome."""
-        return self._plans(life).read(batch)
-
     def newest_checkpoint(self, life: Life) -> tuple[int, bytes] | None:
         """Return the newest checkpoint of the applied files and the batch that it reaches to."""
-        folder = f"{self._batches(life)}.applied"
+        folder = f"{self.folder_of(life)}.applied"
         names = newest_names(self.state, folder)
         data = self.state.read(f"{folder}/{names[0]}") if names else None
         return None if data is None else (number_of(names[0]), data)
 
     def write_checkpoint(self, life: Life, batch: int, data: bytes) -> None:
         """Write down all files that were applied up to a batch."""
-        path = f"{self._batches(life)}.applied/{numbered(batch)}.parquet"
+        path = f"{self.folder_of(life)}.applied/{numbered(batch)}.parquet"
         self.state.put_new(path, data)
 
-    def read_status(self) -> dict[str, Any]:
-        """Return the last word about the table; empty when there is none that can be read: nothing rests on it."""
-        return self._values.read_status(f"{self._folder}/status.json")
-
-    def write_status(self, status: Mapping[str, Any]) -> None:
-        """Replace the last word about the table."""
-        self._values.write_status(f"{self._folder}/status.json", status)
-
-    def _batches(self, life: Life) -> str:
-        return f"{self._folder}/{life.ordinal:06d}"
-
-    def _plans(self, life: Life) -> PlanLog[Plan, Done, Entry]:
-        return PlanLog(self._values, self._batches(life), Plan, Done, Entry)
+    def folder_of(self, of: Life) -> str:
+        """Name the folder of a life's plans."""
+        return f"{self.folder}/{of.ordinal:06d}"
 
 
 def open_state(state: Store, owner: str | None = None) -> None:

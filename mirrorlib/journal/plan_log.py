@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from mirrorlib.errors import JournalError
 from mirrorlib.store import Store
@@ -35,9 +35,12 @@ class Value:
 
 
 V = TypeVar("V", bound=Value)
+S = TypeVar("S")
 P = TypeVar("P", bound=Value)
 D = TypeVar("D", bound=Value)
 E = TypeVar("E")
+# The classes of plans, outcomes and entries, and what tells a plan's number.
+_Kinds: TypeAlias = tuple[type[P], type[D], Callable[..., E], Callable[[P], int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,48 +88,64 @@ class Values:
         self.state.put(path, json_bytes({"format": FORMAT, **status}))
 
 
-@dataclass(frozen=True, slots=True)
-class PlanLog(Generic[P, D, E]):
-    """The plans of one folder, and their outcomes; an entry is made of both."""
+class PlanLog(Generic[S, P, D, E]):
+    """A table's plans and their outcomes, and the last word about it; an entry is made of a plan and its outcome.
 
-    values: Values
-    folder: str
-    plans: type[P]
-    outcomes: type[D]
-    entry: Callable[..., E]
+    Plans are numbered within the life, or stream, *of* which they are.
+    """
 
-    def newest(self) -> E | None:
+    def __init__(self, values: Values, folder: str, kinds: _Kinds[P, D, E]) -> None:
+        self.state = values.state
+        self.table = values.table
+        self.folder = folder
+        self._values = values
+        self._plans, self._outcomes, self._entry, self._number = kinds
+
+    def folder_of(self, of: S) -> str:
+        """Name the folder of a life's, or stream's, plans."""
+        raise NotImplementedError
+
+    def newest(self, of: S) -> E | None:
         """Return the newest plan and its outcome; None before the first."""
-        names = newest_names(self.values.state, self.folder)
+        names = newest_names(self.state, self.folder_of(of))
         if not names:
             return None
         stem = names[0].partition(".")[0]  # an outcome whose plan was lost must not pass unnoticed
-        return self._read(stem, ended=f"{stem}.done.json" in names)
+        return self._read(of, stem, ended=f"{stem}.done.json" in names)
 
-    def read(self, number: int) -> E:
+    def entry(self, of: S, number: int) -> E:
         """Return one plan and its outcome."""
-        ended = self.values.state.stat(self._path(number, "done")) is not None
-        return self._read(numbered(number), ended=ended)
+        ended = self.state.stat(self._path(of, number, "done")) is not None
+        return self._read(of, numbered(number), ended=ended)
 
-    def _read(self, stem: str, *, ended: bool) -> E:
-        plan = self.values.read(self.plans, f"{self.folder}/{stem}.plan.json")
-        path = f"{self.folder}/{stem}.done.json"
-        return self.entry(plan=plan, done=self.values.read(self.outcomes, path) if ended else None)
+    def _read(self, of: S, stem: str, *, ended: bool) -> E:
+        place = f"{self.folder_of(of)}/{stem}"
+        plan = self._values.read(self._plans, f"{place}.plan.json")
+        done = self._values.read(self._outcomes, f"{place}.done.json") if ended else None
+        return self._entry(plan=plan, done=done)
 
-    def read_done(self, number: int) -> D:
+    def read_done(self, of: S, number: int) -> D:
         """Return one outcome."""
-        return self.values.read(self.outcomes, self._path(number, "done"))
+        return self._values.read(self._outcomes, self._path(of, number, "done"))
 
-    def write_plan(self, number: int, plan: P) -> P:
+    def write_plan(self, of: S, plan: P) -> P:
         """Write a plan unless its number has one; return the plan that counts."""
-        return self.values.write_new(self._path(number, "plan"), plan)
+        return self._values.write_new(self._path(of, self._number(plan), "plan"), plan)
 
-    def write_done(self, number: int, done: D) -> D:
+    def write_done(self, of: S, number: int, done: D) -> D:
         """Write an outcome unless the plan has one; return the one that counts."""
-        return self.values.write_new(self._path(number, "done"), done)
+        return self._values.write_new(self._path(of, number, "done"), done)
 
-    def _path(self, number: int, kind: str) -> str:
-        return f"{self.folder}/{numbered(number)}.{kind}.json"
+    def read_status(self) -> dict[str, Any]:
+        """Return the last word about the table; empty when there is none that can be read: nothing rests on it."""
+        return self._values.read_status(f"{self.folder}/status.json")
+
+    def write_status(self, status: Mapping[str, Any]) -> None:
+        """Replace the last word about the table."""
+        self._values.write_status(f"{self.folder}/status.json", status)
+
+    def _path(self, of: S, number: int, kind: str) -> str:
+        return f"{self.folder_of(of)}/{numbered(number)}.{kind}.json"
 
 
 def numbered(number: int) -> str:

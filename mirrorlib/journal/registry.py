@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
@@ -35,15 +36,14 @@ _LONGEST_NAME = 60
 _FORGOTTEN = "forgotten.json"
 
 
-class Registry:
+class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
     """One consumer's streams, windows and outcomes for one table, in the store of a state folder."""
 
     def __init__(self, state: Store, consumer: str, table: TableName) -> None:
-        self.state = state
+        folder = f"{FOLDER}/{TableName(None, consumer).segment}/{table.segment}"
+        kinds = (WindowPlan, WindowDone, WindowEntry, attrgetter("number"))
+        super().__init__(Values(state, str(table)), folder, kinds)
         self.consumer = consumer
-        self.table = str(table)
-        self._values = Values(state, self.table)
-        self.folder = f"{FOLDER}/{TableName(None, consumer).segment}/{table.segment}"
 
     def newest_stream(self) -> Stream | None:
         """Return the stream that counts; None when the consumer does not receive the table."""
@@ -75,38 +75,14 @@ class Registry:
         stream = Stream(consumer=self.consumer, table=self.table, **facts)
         return self._values.write_new(f"{self.folder}/streams/{ordinal:06d}.json", stream)
 
-    def newest(self, stream: Stream) -> WindowEntry | None:
-        """Return the newest window of a stream; None before the first."""
-        return self._plans(stream).newest()
-
-    def entry(self, stream: Stream, number: int) -> WindowEntry:
-        """Return one window of a stream."""
-        return self._plans(stream).read(number)
-
-    def write_plan(self, stream: Stream, plan: WindowPlan) -> WindowPlan:
-        """Write a window unless its number has one; return the one that counts."""
-        return self._plans(stream).write_plan(plan.number, plan)
-
-    def write_done(self, stream: Stream, number: int, done: WindowDone) -> WindowDone:
-        """Write an outcome unless the window has one; return the one that counts."""
-        return self._plans(stream).write_done(number, done)
-
     def given_before(self, stream: Stream, number: int) -> int | None:
         """Return the last window before *number* whose rows the receiver was given; 0 for none, None for unknown."""
         if number == 1:
             return 0
-        done = self._plans(stream).read_done(number - 1)
+        done = self.read_done(stream, number - 1)
         if done.given is None and done.outcome == "delivered" and done.rows != 0:
             return number - 1
         return done.given
-
-    def read_status(self) -> dict[str, Any]:
-        """Return the last word about the stream; empty when there is none that can be read: nothing rests on it."""
-        return self._values.read_status(f"{self.folder}/status.json")
-
-    def write_status(self, status: Mapping[str, Any]) -> None:
-        """Replace the last word about the stream."""
-        self._values.write_status(f"{self.folder}/status.json", status)
 
     def forget_status(self) -> None:
         """Remove the last word about the stream, which a new one has not earned."""
@@ -145,10 +121,9 @@ class Registry:
         """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""
         self.state.delete_folder(f"{self.folder}/{LEASE}")
 
-    def _plans(self, stream: Stream) -> PlanLog[WindowPlan, WindowDone, WindowEntry]:
-        return PlanLog(
-            self._values, f"{self.folder}/{stream.uuid}", WindowPlan, WindowDone, WindowEntry
-        )
+    def folder_of(self, of: Stream) -> str:
+        """Name the folder of a stream's windows."""
+        return f"{self.folder}/{of.uuid}"
 
 
 def registries(state: Store, consumer: str | None = None) -> list[Registry]:

@@ -17,13 +17,12 @@ from mirrorlib.landing.types import (
     INTEGERS,
     MAX_PRECISION,
     WALL_CLOCK,
-    NtzPolicy,
     comparable,
     is_binary_float,
 )
 
 
-def canonical_values(values: pa.ChunkedArray, kind: pa.DataType, ntz: NtzPolicy) -> pa.ChunkedArray:
+def canonical_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Cast what pyarrow read to its mirror type; raises `pa.ArrowInvalid` for a timestamp finer than a microsecond."""
     stored = values.type
     if stored == kind:
@@ -34,7 +33,7 @@ def canonical_values(values: pa.ChunkedArray, kind: pa.DataType, ntz: NtzPolicy)
     if pa.types.is_timestamp(stored) and stored.tz is None and kind == INSTANT:
         return values.cast(WALL_CLOCK).cast(INSTANT)
     if pa.types.is_dictionary(stored):
-        return canonical_values(values.cast(stored.value_type), kind, ntz)
+        return canonical_values(values.cast(stored.value_type), kind)
     if isinstance(stored, pa.BaseExtensionType):
         return pa.chunked_array(
             [chunk.storage for chunk in values.chunks], stored.storage_type
@@ -133,11 +132,9 @@ def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_decimal(target) and values.type in INTEGERS:
         roomy = pa.decimal128(MAX_PRECISION, target.scale)
         return values.cast(pa.decimal128(MAX_PRECISION, 0)).cast(roomy).cast(target)
-    if pa.types.is_decimal(target) and is_binary_float(values.type):
-        # The digits that it is written with: Arrow's own cast makes 751.76 a little less.
-        return values.cast(pa.string()).cast(target)
-    if pa.types.is_decimal(values.type) and is_binary_float(target):
-        # Arrow's own cast is off by a bit: 0.35 becomes 0.35000000000000003.
+    kinds = {values.type, target}
+    if any(map(pa.types.is_decimal, kinds)) and any(map(is_binary_float, kinds)):
+        # By the digits: Arrow's own cast makes 751.76 a little less, and 0.35 becomes 0.35000000000000003.
         return values.cast(pa.string()).cast(target)
     if pa.types.is_decimal(values.type) and target in INTEGERS:
         return (

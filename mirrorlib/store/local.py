@@ -41,11 +41,7 @@ class LocalStore(Store):
     def __init__(self, root: Path) -> None:
         """Take *root* as it is; it need not exist yet."""
         self._root = Path(os.path.abspath(root.expanduser()))  # noqa: PTH100  # resolve() would follow links, which may change
-
-    @property
-    def url(self) -> str:
-        """Return the absolute path."""
-        return str(self._root)
+        self.url = str(self._root)
 
     def list_folder(self, folder: str) -> Folder | None:
         """List one level with one system call per file, sorted by name."""

@@ -40,19 +40,15 @@ class ObjectStore(Store):
 
     def __init__(self, url: str, store: obstore.store.ObjectStore) -> None:
         """Take an obstore store whose prefix is the root that *url* names."""
-        self._url = url.rstrip("/")
+        self.url = url.rstrip("/")
         self._store = store
-        bucket = self._url.partition("://")[2].partition("/")[0]
-        self._seeks = isinstance(store, _SEEKING) and not bucket.endswith(_EXPRESS)
-
-    @property
-    def url(self) -> str:
-        """Return the URL without a slash at its end."""
-        return self._url
+        bucket = self.url.partition("://")[2].partition("/")[0]
+        # Whether the store lists in byte order from a name on, as far as it has shown.
+        self.seeks = isinstance(store, _SEEKING) and not bucket.endswith(_EXPRESS)
 
     def list_folder(self, folder: str) -> Folder | None:
         """List one level with as many requests as the store has pages."""
-        with translated("list", f"{self._url}/{folder}"):
+        with translated("list", f"{self.url}/{folder}"):
             result = _repeated(
                 lambda: obstore.list_with_delimiter(self._store, prefix=folder or None)
             )
@@ -62,18 +58,13 @@ class ObjectStore(Store):
             found = Folder(folders=tuple(folders), files=tuple(files))
             return found if files or folders else None
 
-    @property
-    def seeks(self) -> bool:
-        """Say whether the store lists in byte order from a name on, as far as it has shown."""
-        return self._seeks
-
     def files_after(
         self, folder: str, name: str, *, before: str = "", count: int | None = None
     ) -> tuple[StoredFile, ...] | None:
         """Read pages from *name* on, and believe them only as long as they come in order."""
-        if not self._seeks:
+        if not self.seeks:
             return None
-        with translated("list", f"{self._url}/{folder}"):
+        with translated("list", f"{self.url}/{folder}"):
             return _repeated(lambda: self._read_after(folder, name, before, count))
 
     def _read_after(
@@ -87,7 +78,7 @@ class ObjectStore(Store):
             for meta in page:  # to its end: what comes behind may show that there is no order
                 below = meta["path"].removeprefix(place)
                 if below <= last:
-                    self._seeks = False
+                    self.seeks = False
                     return None
                 last = below
                 beyond = beyond or bool(before and below >= before) or len(found) == count
@@ -99,7 +90,7 @@ class ObjectStore(Store):
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Read one page: object stores list in byte order."""
-        with translated("list", f"{self._url}/{folder}"):
+        with translated("list", f"{self.url}/{folder}"):
             size = max(count, 50)
             page = _repeated(
                 lambda: next(iter(obstore.list(self._store, prefix=folder, chunk_size=size)), [])
@@ -108,61 +99,56 @@ class ObjectStore(Store):
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the object's size, time and identity, by one HEAD request."""
-        with translated("look at", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):
+        with translated("look at", f"{self.url}/{path}"), contextlib.suppress(FileNotFoundError):
             return _listed(obstore.head(self._store, path))
         return None
 
     def read(self, path: str, *, most: int | None = None) -> bytes | None:
         """Return the whole object, None when there is none."""
-        with translated("read", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):
+        with translated("read", f"{self.url}/{path}"), contextlib.suppress(FileNotFoundError):
             found = obstore.get(self._store, path)
-            check_size(found.meta["size"], most, f"{self._url}/{path}")
+            check_size(found.meta["size"], most, f"{self.url}/{path}")
             return found.bytes().to_bytes()
         return None
 
     def open_file(self, path: str) -> BinaryIO:
         """Open the object; ranges are fetched as they are asked for."""
-        with translated("open", f"{self._url}/{path}"):
+        with translated("open", f"{self.url}/{path}"):
             file = cast("BinaryIO", obstore.open_reader(self._store, path))
-            return translated_file(file, "read", f"{self._url}/{path}")
+            return translated_file(file, "read", f"{self.url}/{path}")
 
     def open_new(self, path: str) -> BinaryIO:
         """Upload in parts; the object appears when the file is closed."""
-        with translated("write", f"{self._url}/{path}"):
+        with translated("write", f"{self.url}/{path}"):
             file = cast("BinaryIO", obstore.open_writer(self._store, path))
-            return translated_file(file, "write", f"{self._url}/{path}")
+            return translated_file(file, "write", f"{self.url}/{path}")
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what is there."""
-        with translated("write", f"{self._url}/{path}"):
+        with translated("write", f"{self.url}/{path}"):
             obstore.put(self._store, path, data, mode="overwrite")
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the object under the condition that there is none."""
-        with translated("write", f"{self._url}/{path}"), contextlib.suppress(AlreadyExistsError):
+        with translated("write", f"{self.url}/{path}"), contextlib.suppress(AlreadyExistsError):
             obstore.put(self._store, path, data, mode="create", use_multipart=False)
             return True
         return False
 
-    def move(self, source: str, target: str) -> None:
-        """Let the store copy the object, then remove the old one."""
-        self.copy(source, target)
-        self.delete(source)
-
     def copy(self, source: str, target: str) -> bool:
         """Let the store copy the object."""
-        with translated("write", f"{self._url}/{target}"):
+        with translated("write", f"{self.url}/{target}"):
             _repeated(lambda: obstore.copy(self._store, source, target))
         return True
 
     def delete(self, path: str) -> None:
         """Remove the object; nothing happens when there is none."""
-        with translated("delete", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):
+        with translated("delete", f"{self.url}/{path}"), contextlib.suppress(FileNotFoundError):
             _repeated(lambda: obstore.delete(self._store, path))
 
     def delete_folder(self, folder: str) -> None:
         """Remove every object below the prefix, a page at a time."""
-        with translated("delete", f"{self._url}/{folder}"):
+        with translated("delete", f"{self.url}/{folder}"):
             _repeated(lambda: self._delete_below(folder))
 
     def _delete_below(self, folder: str) -> None:
@@ -171,7 +157,7 @@ class ObjectStore(Store):
 
     def uri(self, path: str) -> str:
         """Return the URL that Spark's own connectors know; S3's is `s3a`."""
-        url = f"s3a{self._url[2:]}" if self._url.startswith("s3://") else self._url
+        url = f"s3a{self.url[2:]}" if self.url.startswith("s3://") else self.url
         return f"{url}/{path}" if path else url
 
 

@@ -56,17 +56,11 @@ class Folder:
 class Store(Protocol):
     """What mirrorlib asks of a place that holds files. All paths are relative to `url`; `""` is the root."""
 
-    @property
-    def url(self) -> str:
-        """Return the root, as recorded in the journal."""
+    url: str  # the root, without a slash at its end, as recorded in the journal
+    seeks: bool = False  # whether `files_after` costs what it gives, not what the folder holds
 
     def list_folder(self, folder: str) -> Folder | None:
         """List one level, sorted by name; None when there is no such folder."""
-
-    @property
-    def seeks(self) -> bool:
-        """Say whether `files_after` costs what it gives, not what the folder holds."""
-        return False
 
     def files_after(
         self, folder: str, name: str, *, before: str = "", count: int | None = None
@@ -118,10 +112,21 @@ class Store(Protocol):
         return True
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another name, replacing what is there; a crash in between leaves both, never neither."""
+        """Give a file another name, replacing what is there; a crash in between leaves both, never neither.
+
+        A store that cannot rename lets the file be copied, or writes it once more, and removes the old one.
+        """
+        if not self.copy(source, target):
+            content = self.read(source)
+            if content is None:
+                return
+            self.put(target, content)
+        self.delete(source)
 
     def copy(self, source: str, target: str) -> bool:
         """Let the store itself copy a file; False where it cannot. On a disk it is as safe as what Spark writes."""
+        del source, target
+        return False
 
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
@@ -173,7 +178,6 @@ class LentFile(io.RawIOBase):
     """A file that has what pyarrow asks for, and that its reader does not close: it is the caller's."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Take the open file."""
         self._file = file
 
     def readable(self) -> bool:

@@ -53,13 +53,9 @@ class VolumeStore(Store):
 
     def __init__(self, root: str, files: Any) -> None:  # noqa: ANN401  # the SDK's type is an extra's
         """Take the folder's path, `/Volumes/…`, and the client's `files`."""
+        self.url = f"dbfs:{root}"
         self._root = root
         self._files = files
-
-    @property
-    def url(self) -> str:
-        """Return the URL without a slash at its end."""
-        return f"dbfs:{self._root}"
 
     def list_folder(self, folder: str) -> Folder | None:
         """List one level, as many requests as the API has pages."""
@@ -117,18 +113,6 @@ class VolumeStore(Store):
         with _translated("write", self._path(path)) as errors, suppress(errors.ResourceConflict):
             self._upload(path, data, errors, overwrite=False)
             return True
-        return False
-
-    def move(self, source: str, target: str) -> None:
-        """Write the file under its new name, then remove the old one: the API cannot rename."""
-        content = self.read(source)
-        if content is not None:
-            self.put(target, content)
-            self.delete(source)
-
-    def copy(self, source: str, target: str) -> bool:
-        """Say no: the API does not copy."""
-        del source, target
         return False
 
     def delete(self, path: str) -> None:

@@ -25,7 +25,7 @@ PARTITIONS = ("", "p=a", "p=b/q=1", "p=b/q=2")
 def memory(*, seeks: bool = True) -> ObjectStore:
     """Make an object store, one that lists in order from a name on or one that does not."""
     store = ObjectStore("memory:///zone", obstore.store.MemoryStore())
-    store._seeks = seeks
+    store.seeks = seeks
     return store
 
 
@@ -452,7 +452,7 @@ def test_short_folders_without_numbers_are_listed_in_full_unless_asked_for() -> 
         polled.poll(**options)
         polled.poll(**options)
         assert "files_after" not in calls.asked()
-    store._seeks = False
+    store.seeks = False
     for _ in range(2):
         polled.poll(**SHORT)
     store.put("orders/0.parquet", b"x")

@@ -11,6 +11,7 @@ import pytest
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
 from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import iter_tables, read_header
 from mirrorlib.store import open_store
 from texts import dialect, header, listed, refusal, rows, tables
@@ -446,7 +447,7 @@ def test_the_header_must_be_the_one_that_was_read() -> None:
     """A file that was replaced in between is not read under the old one's schema."""
     old, new = b"id,v\n1,x\n", b"v,id\nx,1\n"
     with pytest.raises(FileChangedError) as caught:
-        list(iter_tables(io.BytesIO(new), listed(new), ID, header(old, ID), table="orders"))
+        list(iter_tables(TextFile(io.BytesIO(new), listed(new), ID, "orders"), header(old, ID)))
 
     assert "the change file has another header than before" == caught.value.reason
 
@@ -470,8 +471,8 @@ def test_it_reads_real_files_through_the_store(tmp_path: Path) -> None:
     assert file is not None
 
     with store.open_file(file.path) as handle:
-        schema = read_header(handle, file, ID, table="orders")
-        found = list(iter_tables(handle, file, ID, schema, table="orders"))
+        text = TextFile(handle, file, ID, "orders")
+        found = list(iter_tables(text, read_header(text)))
 
     assert [{"id": 1, "v": "x"}] == found[0].to_pylist()
 

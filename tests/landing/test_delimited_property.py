@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import iter_tables, read_header
 from mirrorlib.store import StoredFile
 from texts import dialect, listed, refusal, rows, written
@@ -251,8 +252,8 @@ def test_a_large_file_is_read_in_bounded_memory(tmp_path: Path) -> None:
     seen: list[int] = []
 
     with (tmp_path / "1.csv").open("rb") as handle:
-        schema = read_header(handle, file, how, table="orders")
-        found = iter_tables(handle, file, how, schema, table="orders", block_bytes=1 << 20)
+        text = TextFile(handle, file, how, "orders", block_bytes=1 << 20)
+        found = iter_tables(text, read_header(text))
         total = sum(peaks(found, seen))
 
     assert 0 == total % 10_000
@@ -266,7 +267,7 @@ def test_a_header_costs_one_block_of_a_large_file(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_bytes(b"id,v\n" + b"1,x\n" * (1 << 18))
 
     with (tmp_path / "1.csv").open("rb", buffering=0) as handle:
-        schema = read_header(handle, file, dialect({"id": "Int32"}), table="orders")
+        schema = read_header(TextFile(handle, file, dialect({"id": "Int32"}), "orders"))
 
         assert 1 << 16 == handle.tell()
     assert ("v",) == schema.undeclared

@@ -12,6 +12,7 @@ import pytest
 
 from mirrorlib.errors import StoreError
 from mirrorlib.landing.delimited.dialect import dialect_of
+from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import read_header
 from mirrorlib.landing.metadata.reading import parse_metadata
 from texts import dialect, listed, refusal, rows
@@ -177,7 +178,7 @@ def test_a_lost_connection_is_no_damaged_file() -> None:
 
     for data in (PLAIN, gzip.compress(PLAIN)):
         with pytest.raises(StoreError):
-            read_header(Lost(data), listed(data), dialect(AB), table="orders")
+            read_header(TextFile(Lost(data), listed(data), dialect(AB), "orders"))
 
 
 @pytest.mark.parametrize(

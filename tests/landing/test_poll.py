@@ -25,7 +25,7 @@ def in_order(_: Path) -> Store:
 def unordered(_: Path) -> Store:
     """Make an object store that does not: one file at a time can be asked for."""
     store = ObjectStore("memory:///zone", obstore.store.MemoryStore())
-    store._seeks = False
+    store.seeks = False
     return store
 
 

@@ -192,7 +192,7 @@ def test_a_store_that_gives_what_lies_before_is_not_believed(container: str) -> 
         store.put(f"orders/{sequence_name(number)}", b"x")
     newest = store.stat(f"orders/{sequence_name(3)}")
     assert newest is not None
-    store._seeks = True
+    store.seeks = True
 
     found = follow(store, Anchor(number=3, name=sequence_name(3), etag=newest.etag))
 

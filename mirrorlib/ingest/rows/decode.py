@@ -18,6 +18,7 @@ from mirrorlib.errors import ChangeFileError, MetadataError, SchemaError, first_
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import iter_tables, read_header
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.given import add_given
@@ -46,7 +47,8 @@ def open_schema(source: Source, file: StoredFile, opened: BinaryIO | None = None
         elif kind == "lines":
             schema = read_line_schema(handle, file, table=table)
         else:
-            schema = read_header(handle, file, text_dialect(source), table=table, ntz=policies.ntz)
+            text = TextFile(handle, file, text_dialect(source), table)
+            schema = read_header(text, ntz=policies.ntz)
     if policies.plain is not None:
         schema = replace(schema, undeclared=())  # there is nowhere to declare them
         _check_plain(source, file, schema)
@@ -94,7 +96,8 @@ def iter_pieces(
         if kind == "lines":
             tables = iter_line_tables(handle, file, schema.own, table=source.table)
         else:
-            tables = iter_tables(handle, file, text_dialect(source), schema.own, table=source.table)
+            text = TextFile(handle, file, text_dialect(source), source.table)
+            tables = iter_tables(text, schema.own)
         for rows in tables:
             yield rows if columns is None else rows.select(columns)
 

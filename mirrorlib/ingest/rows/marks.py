@@ -31,6 +31,7 @@ from mirrorlib.landing.columns import (
     missing_in,
     show_marker,
 )
+from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import line_of
 from mirrorlib.names import find_key
 from mirrorlib.store import StoredFile
@@ -130,7 +131,7 @@ def with_line(source: Source, file: StoredFile, schema: FileSchema, exc: _Error)
         return exc
     with source.zone.open_file(file.path) as handle:
         dialect = text_dialect(source)
-        line = line_of(handle, file, dialect, schema.own, exc.row, table=source.table)
+        line = line_of(TextFile(handle, file, dialect, source.table), schema.own, exc.row)
     return exc.but(line=line)
 
 

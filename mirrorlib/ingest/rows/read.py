@@ -249,7 +249,7 @@ def _canonical(
     source: Source, landed: Landed, column: FileColumn, values: pa.ChunkedArray, start: int
 ) -> pa.ChunkedArray:
     def cast(some: pa.ChunkedArray) -> pa.ChunkedArray:
-        return canonical_values(some, column.type, source.policies.ntz)
+        return canonical_values(some, column.type)
 
     def refused(place: int, msg: str, step: str) -> SchemaError:
         return SchemaError(

@@ -7,6 +7,8 @@ time. Nothing asks for the footer's statistics: Arrow ends the process over dama
 
 from __future__ import annotations
 
+from functools import partial
+
 import pyarrow as pa
 
 from mirrorlib.errors import first_line
@@ -78,7 +80,7 @@ def misfit(zone: Store, file: StoredFile, column: ColumnFacts, kind: pa.DataType
     try:
         with zone.open_file(file.path) as handle:
             for batch in iter_batches(handle, [column.name]):
-                values = canonical_values(_values(batch, column.name), column.type, "utc")
+                values = canonical_values(_values(batch, column.name), column.type)
                 row = first_misfit(values, kind)
                 if row is not None:
                     return seen + row
@@ -143,7 +145,8 @@ def _scan(review: Review, scan: Scan, columns: tuple[ColumnFacts, ...], marker: 
             scan_markers(scan, _values(batch, marker), policy)
         scan_keys(scan, {name: _values(batch, name) for name in open_keys}, seen)
         for column in columns if policy.deep else ():
-            row = _first_refused(_values(batch, column.name), column)
+            cast = partial(canonical_values, kind=column.type)
+            row = first_refused(_values(batch, column.name), cast)
             if row is not None and column.name not in reported:
                 reported.add(column.name)
                 what = f"a value that {column.type} does not hold"
@@ -154,8 +157,3 @@ def _scan(review: Review, scan: Scan, columns: tuple[ColumnFacts, ...], marker: 
 def _values(batch: pa.RecordBatch, name: str) -> pa.ChunkedArray:
     """Give a column by its exact name, the first of several."""
     return pa.chunked_array([batch.column(batch.schema.get_all_field_indices(name)[0])])
-
-
-def _first_refused(values: pa.ChunkedArray, column: ColumnFacts) -> int | None:
-    """Return the first place whose value has no place in the column's mirror type."""
-    return first_refused(values, lambda head: canonical_values(head, column.type, "utc"))

@@ -28,7 +28,7 @@ from mirrorlib.landing.check.facts import (
 )
 from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, small_markers
 from mirrorlib.landing.delimited.dialect import Dialect
-from mirrorlib.landing.delimited.reading import open_header
+from mirrorlib.landing.delimited.reading import TextFile, open_header
 from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE
 from mirrorlib.landing.delimited.tables import Survey, header_schema, line_of, survey_tables
 from mirrorlib.landing.delimited.text import DAMAGED, UNDECODABLE
@@ -40,9 +40,10 @@ _RULES = {OPEN_QUOTE: "text-open-quote", NO_HEADER: "text-no-header"}
 
 def review_text(review: Review, dialect: Dialect) -> Facts | None:
     """Review one file of delimited text; raises `UnreadableError` where it cannot be decoded or cut into fields."""
+    text = TextFile(review.handle, review.file, dialect, review.policy.table)
     try:
-        schema = _review_header(review, dialect)
-        return None if schema is None else _review_rows(review, dialect, schema)
+        schema = _review_header(review, text)
+        return None if schema is None else _review_rows(review, text, schema)
     except FileChangedError:
         review.tell("file-changing", "another file than was listed")
     except ChangeFileError as exc:
@@ -62,10 +63,10 @@ def _unreadable(exc: ChangeFileError) -> UnreadableError:
     return UnreadableError(what, rule=rule, line=exc.line)
 
 
-def _review_header(review: Review, dialect: Dialect) -> FileSchema | None:
+def _review_header(review: Review, text: TextFile) -> FileSchema | None:
     """Read the header and compare it with what is declared; None where a reader stops at it."""
-    file, policy = review.file, review.policy
-    opened = open_header(review.handle, file, dialect, policy.table)
+    file, policy, dialect = review.file, review.policy, text.dialect
+    opened = open_header(text)
     names, end = opened.names, opened.end.decode()
     if policy.stated and end not in {"", dialect.row_separator}:
         what = f"{end!a}, declared is {dialect.row_separator!a}"
@@ -107,19 +108,18 @@ def _tell_undeclared(
             review.tell("text-column-missing", "it is declared", column=name)
 
 
-def _review_rows(review: Review, dialect: Dialect, schema: FileSchema) -> Facts:
+def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> Facts:
     """Read the rows to their end, or to where nothing can be read any more; tell what was seen until there."""
-    policy, names = review.policy, [column.name for column in schema.columns]
+    policy, dialect = review.policy, text.dialect
+    names = [column.name for column in schema.columns]
     names += _given(review, dialect, schema)
     stated = policy.metadata.stated_keys
     keys = {key: column.name for key in stated if (column := schema.key(key))}
     required = (column.name for column in schema.columns if dialect.required(column.name))
     nulls = {name: Rows() for name in required if name not in keys.values()}
-    survey, scan = Survey(), Scan()
-    tables = survey_tables(review.handle, review.file, dialect, schema, survey, table=policy.table)
-    stopped = None
+    survey, scan, stopped = Survey(), Scan(), None
     try:
-        for rows in tables:
+        for rows in survey_tables(text, schema, survey):
             start = scan.rows
             if schema.marker:
                 scan_markers(scan, rows.column(schema.marker), policy)
@@ -136,7 +136,7 @@ def _review_rows(review: Review, dialect: Dialect, schema: FileSchema) -> Facts:
         review.tell("key-missing", "no such column", column=key)
     tell_rows(review, scan, schema.marker)
     for name, missing in nulls.items():
-        _tell_nulls(review, dialect, schema, survey, name, missing)
+        _tell_nulls(review, text, schema, survey, name, missing)
     if stopped is not None:
         raise stopped
     return Facts(file=review.file, columns=None, marked=bool(schema.marker), scan=scan)
@@ -182,13 +182,13 @@ def _tell_misfit(review: Review, dialect: Dialect, exc: ChangeFileError | Schema
 
 
 def _tell_nulls(
-    review: Review, dialect: Dialect, schema: FileSchema, survey: Survey, name: str, missing: Rows
+    review: Review, text: TextFile, schema: FileSchema, survey: Survey, name: str, missing: Rows
 ) -> None:
     if missing.first is None:
         return
-    line, table = None, review.policy.table
+    line = None
     if not survey.ragged and not survey.misfit:
-        line = line_of(review.handle, review.file, dialect, schema, missing.first, table=table)
+        line = line_of(text, schema, missing.first)
     _shift(missing, survey)
     review.tell("text-null", missing.summary, column=name, row=missing.first, line=line)
 

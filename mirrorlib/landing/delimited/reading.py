@@ -32,6 +32,17 @@ from mirrorlib.landing.delimited.values import (
 from mirrorlib.store import StoredFile
 
 
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A delimited change file that is open, and is left open; and how its text is written."""
+
+    handle: BinaryIO
+    file: StoredFile
+    dialect: Dialect
+    table: str  # its table's name, for messages
+    block_bytes: int = BLOCK_BYTES  # how much is read at a time
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """A file under way: how each data column is read, and as which mirror type.
@@ -54,34 +65,21 @@ class Reading:
         return line
 
 
-def open_header(
-    handle: BinaryIO,
-    file: StoredFile,
-    dialect: Dialect,
-    table: str,
-    block_bytes: int = BLOCK_BYTES,
-) -> Opened:
+def open_header(text: TextFile) -> Opened:
     """Read the header."""
-    origin = Origin(table, file.name)
-    text = iter_text(handle, dialect.encoding, origin, block_bytes=block_bytes)
-    return open_rows(text, dialect, origin)
+    origin, dialect = Origin(text.table, text.file.name), text.dialect
+    blocks = iter_text(text.handle, dialect.encoding, origin, block_bytes=text.block_bytes)
+    return open_rows(blocks, dialect, origin)
 
 
-def start_reading(
-    handle: BinaryIO,
-    file: StoredFile,
-    dialect: Dialect,
-    schema: FileSchema,
-    table: str,
-    block_bytes: int = BLOCK_BYTES,
-) -> Reading:
+def start_reading(text: TextFile, schema: FileSchema) -> Reading:
     """Open a file's rows by what its header said."""
-    opened = open_header(handle, file, dialect, table, block_bytes)
+    opened, dialect = open_header(text), text.dialect
     kinds = {column.name: column.type for column in schema.columns}
     if tuple(kinds) != tuple(name for name in opened.names if name != schema.marker):
         msg = "the change file has another header than before"
         step = "Leave it in place; the next run reads it as it is then."
-        raise FileChangedError(msg, table=table, file=file.name, next_step=step)
+        raise FileChangedError(msg, table=text.table, file=text.file.name, next_step=step)
     types = {name: dialect.data_type(name) for name in kinds}
     for name, declared in types.items():
         if pa.types.is_binary(declared.mirror):

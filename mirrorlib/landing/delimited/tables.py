@@ -1,6 +1,6 @@
 """Parse a delimited change file: its header, then its rows as typed Arrow tables.
 
-In: an open file, its listing and its table's `Dialect`. Out: a `FileSchema` as for Parquet, and
+In: a `TextFile`. Out: a `FileSchema` as for Parquet, and
 tables in row order whose columns have its mirror types, the marker as text. Promises: columns go by
 the header's names; memory is bounded by the blocks, not by the file; the first row that does not
 fit fails the file with its line, its column and the value's shape, never the value. Nothing here
@@ -17,8 +17,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import BinaryIO
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -28,33 +27,25 @@ from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.reading import (
     Reading,
+    TextFile,
     open_header,
     parse_rows,
     start_reading,
     type_rows,
 )
 from mirrorlib.landing.delimited.rows import iter_pieces
-from mirrorlib.landing.delimited.text import BLOCK_BYTES
 from mirrorlib.landing.types import NtzPolicy
-from mirrorlib.store import StoredFile
 
 ROWS_AT_A_TIME = 1 << 17
 
 
-def read_header(
-    handle: BinaryIO,
-    file: StoredFile,
-    dialect: Dialect,
-    *,
-    table: str,
-    ntz: NtzPolicy = "utc",
-) -> FileSchema:
+def read_header(text: TextFile, *, ntz: NtzPolicy = "utc") -> FileSchema:
     """Read what the header says about a file's columns; the number of rows stays unknown (-1).
 
-    The handle is left open. A DateTime is an instant, or, with *ntz* "keep", a time without zone.
+    A DateTime is an instant, or, with *ntz* "keep", a time without zone.
     """
-    opened = open_header(handle, file, dialect, table, 1 << 16)
-    return header_schema(opened.names, dialect, table=table, file=file.name, ntz=ntz)
+    names = open_header(replace(text, block_bytes=1 << 16)).names
+    return header_schema(names, text.dialect, table=text.table, file=text.file.name, ntz=ntz)
 
 
 def header_schema(
@@ -80,17 +71,9 @@ def header_schema(
     )
 
 
-def iter_tables(
-    handle: BinaryIO,
-    file: StoredFile,
-    dialect: Dialect,
-    schema: FileSchema,
-    *,
-    table: str,
-    block_bytes: int = BLOCK_BYTES,
-) -> Iterator[pa.Table]:
+def iter_tables(text: TextFile, schema: FileSchema) -> Iterator[pa.Table]:
     """Give a file's rows as typed tables, by what `read_header` said; a file without rows gives one empty table."""
-    reading = start_reading(handle, file, dialect, schema, table, block_bytes)
+    reading = start_reading(text, schema)
     row = 0
 
     def typed(piece: Piece) -> pa.Table:
@@ -100,7 +83,7 @@ def iter_tables(
         return rows
 
     # A thread costs a quarter of what a file of ten rows does, which is one piece.
-    tables = map if file.size <= block_bytes else _one_ahead
+    tables = map if text.file.size <= text.block_bytes else _one_ahead
     for rows in tables(typed, iter_pieces(reading.opened)):
         for start in range(0, len(rows), ROWS_AT_A_TIME):
             yield rows.slice(start, ROWS_AT_A_TIME)
@@ -129,17 +112,9 @@ def _one_ahead(typed: Callable[[Piece], pa.Table], pieces: Iterator[Piece]) -> I
             under_way = coming
 
 
-def line_of(
-    handle: BinaryIO,
-    file: StoredFile,
-    dialect: Dialect,
-    schema: FileSchema,
-    row: int,
-    *,
-    table: str,
-) -> int | None:
+def line_of(text: TextFile, schema: FileSchema, row: int) -> int | None:
     """Return the line on which a row begins, by reading the file again up to there; None when there is no such row."""
-    reading = start_reading(handle, file, dialect, schema, table)
+    reading = start_reading(text, schema)
     seen = 0
     for piece in iter_pieces(reading.opened):
         count = len(parse_rows(reading, piece, seen))
@@ -160,17 +135,9 @@ class Survey:
     misfit: ChangeFileError | None = None
 
 
-def survey_tables(
-    handle: BinaryIO,
-    file: StoredFile,
-    dialect: Dialect,
-    schema: FileSchema,
-    survey: Survey,
-    *,
-    table: str,
-) -> Iterator[pa.Table]:
+def survey_tables(text: TextFile, schema: FileSchema, survey: Survey) -> Iterator[pa.Table]:
     """Give a file's sound rows, in row order, and note the others; a piece with one of these comes as text."""
-    reading = start_reading(handle, file, dialect, schema, table)
+    reading = start_reading(text, schema)
     row = 0
     for piece in iter_pieces(reading.opened):
         before = len(survey.ragged)

@@ -37,8 +37,9 @@ import pyarrow.compute as pc
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK, NtzPolicy
 from mirrorlib.landing.values import clock_text, first_refused
 
-Read: TypeAlias = Callable[[pa.ChunkedArray, pa.DataType], pa.ChunkedArray]
-Cast: TypeAlias = Callable[[pa.ChunkedArray, pa.DataType], tuple[pa.ChunkedArray, pa.ChunkedArray]]
+_Fields: TypeAlias = pa.ChunkedArray
+Read: TypeAlias = Callable[[_Fields, pa.DataType], _Fields]
+Cast: TypeAlias = Callable[[_Fields, pa.DataType], tuple[_Fields, _Fields]]
 
 _INTEGER = r"^[+-]?[0-9]+(\.0*)?$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -82,7 +83,7 @@ class DataType:
         return msg, step
 
 
-def read_values(fields: pa.ChunkedArray, declared: DataType, kind: pa.DataType) -> pa.ChunkedArray:
+def read_values(fields: _Fields, declared: DataType, kind: pa.DataType) -> _Fields:
     """Read fields as the mirror type *kind* of their declared type, or raise `pa.ArrowInvalid`: see `first_misfit`."""
     if declared is STRING:
         return fields
@@ -99,7 +100,7 @@ def read_values(fields: pa.ChunkedArray, declared: DataType, kind: pa.DataType) 
     return declared.read(values, kind)
 
 
-def first_misfit(fields: pa.ChunkedArray, declared: DataType, kind: pa.DataType) -> int | None:
+def first_misfit(fields: _Fields, declared: DataType, kind: pa.DataType) -> int | None:
     """Return the place of the first value that `read_values` refuses, counted from 0."""
     return first_refused(fields, lambda head: read_values(head, declared, kind))
 
@@ -110,7 +111,7 @@ class ByteNotation:
 
     hexadecimal: bool | None = None
 
-    def read(self, values: pa.ChunkedArray, _: pa.DataType) -> pa.ChunkedArray:
+    def read(self, values: _Fields, _: pa.DataType) -> _Fields:
         """Decode; settle on a notation when the first value comes by."""
         digits = pc.match_substring_regex(values, _HEXADECIMAL)
         hexadecimal = self.hexadecimal
@@ -141,14 +142,14 @@ def shape_of(value: str) -> str:
     return f"{count}, {' and '.join(part for part in (head, *last) if part)}" if kinds else count
 
 
-def _demand(fit: pa.ChunkedArray) -> None:
+def _demand(fit: _Fields) -> None:
     """Refuse a column unless every value, NULLs aside, fits."""
     if pc.all(fit).as_py() is False:
         msg = "a value is not written like its type"
         raise pa.ArrowInvalid(msg)
 
 
-def _parts(values: pa.ChunkedArray, pattern: str) -> dict[str, pa.ChunkedArray]:
+def _parts(values: _Fields, pattern: str) -> dict[str, _Fields]:
     """Split values by the groups of a pattern that every one has to match; a group left out is empty."""
     matched = pc.extract_regex(values, pattern)
     _demand(pc.or_(pc.is_valid(matched), pc.is_null(values)))
@@ -160,12 +161,12 @@ def _parts(values: pa.ChunkedArray, pattern: str) -> dict[str, pa.ChunkedArray]:
     }
 
 
-def _integers(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _integers(values: _Fields, kind: pa.DataType) -> _Fields:
     _demand(pc.match_substring_regex(values, _INTEGER))
     return pc.replace_substring_regex(values, r"^\+|\.0*$", "").cast(kind)
 
 
-def _floats(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _floats(values: _Fields, kind: pa.DataType) -> _Fields:
     finite = pc.match_substring_regex(values, _NUMBER)
     _demand(pc.or_(finite, pc.match_substring_regex(values, _NO_NUMBER)))
     numbers = pc.replace_substring_regex(values, r"^\+", "").cast(kind)
@@ -173,12 +174,12 @@ def _floats(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return numbers
 
 
-def _booleans(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _booleans(values: _Fields, kind: pa.DataType) -> _Fields:
     _demand(pc.match_substring_regex(values, r"^(?i:true|false|1|0)$"))
     return pc.ascii_lower(values).cast(kind)
 
 
-def _timestamps(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _timestamps(values: _Fields, kind: pa.DataType) -> _Fields:
     parts = _parts(values, _DATE_TIME)
     clock = pc.if_else(pc.equal(parts["clock"], ""), "00:00:00", parts["clock"])
     local = pc.binary_join_element_wise(parts["date"], _to_microseconds(clock), "T")
@@ -191,28 +192,28 @@ def _timestamps(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return instants
 
 
-def _is_in_range(moments: pa.ChunkedArray) -> pa.ChunkedArray:
+def _is_in_range(moments: _Fields) -> _Fields:
     ticks = moments.cast(pa.int64())
     return pc.and_(pc.greater_equal(ticks, _FIRST_INSTANT), pc.less_equal(ticks, _LAST_INSTANT))
 
 
-def _dates(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _dates(values: _Fields, kind: pa.DataType) -> _Fields:
     return _parts(values, _DATE_ALONE)["date"].cast(kind)
 
 
-def _times(values: pa.ChunkedArray, _: pa.DataType) -> pa.ChunkedArray:
+def _times(values: _Fields, _: pa.DataType) -> _Fields:
     """Write a time of day as Parquet's TIME is mirrored."""
     clock = _to_microseconds(_parts(values, _TIME_OF_DAY)["clock"])
     moments = pc.binary_join_element_wise("1970-01-01", clock, "T").cast(WALL_CLOCK)
     return clock_text(moments.cast(pa.int64()))
 
 
-def _to_microseconds(clock: pa.ChunkedArray) -> pa.ChunkedArray:
+def _to_microseconds(clock: _Fields) -> _Fields:
     """Cut the zeros behind the microseconds, which Arrow does not read."""
     return pc.utf8_slice_codeunits(clock, 0, _LONGEST_CLOCK)
 
 
-def _bytes(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _bytes(values: _Fields, kind: pa.DataType) -> _Fields:
     return ByteNotation().read(values, kind)
 
 
@@ -228,33 +229,27 @@ def _from_base64(value: str) -> bytes:
         raise pa.ArrowInvalid(msg) from exc
 
 
-def _cast_integers(fields: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.ChunkedArray, pa.Array]:
+def _cast_integers(fields: _Fields, kind: pa.DataType) -> tuple[_Fields, pa.Array]:
     texts = [buffer.to_pybytes() for one in fields.chunks for buffer in one.buffers()[2:] if buffer]
     decimal = [b"x" not in text and b"X" not in text for text in texts]  # Arrow reads 0x1F as 31
     return fields.cast(kind), pa.array(decimal, pa.bool_())
 
 
-def _cast_floats(
-    fields: pa.ChunkedArray, kind: pa.DataType
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+def _cast_floats(fields: _Fields, kind: pa.DataType) -> tuple[_Fields, _Fields]:
     numbers = fields.cast(kind)
     return numbers, pc.is_finite(numbers)  # infinite may be too large, and Arrow reads nan(x)
 
 
-def _cast_booleans(fields: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.ChunkedArray, pa.Array]:
+def _cast_booleans(fields: _Fields, kind: pa.DataType) -> tuple[_Fields, pa.Array]:
     return fields.cast(kind), pa.array([True])
 
 
-def _cast_dates(
-    fields: pa.ChunkedArray, kind: pa.DataType
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+def _cast_dates(fields: _Fields, kind: pa.DataType) -> tuple[_Fields, _Fields]:
     days = fields.cast(kind)
     return days, _is_in_range(days.cast(WALL_CLOCK))
 
 
-def _cast_timestamps(
-    fields: pa.ChunkedArray, kind: pa.DataType
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+def _cast_timestamps(fields: _Fields, kind: pa.DataType) -> tuple[_Fields, _Fields]:
     try:
         fields.slice(0, _SOME).cast(WALL_CLOCK)
     except pa.ArrowInvalid:  # they have zones

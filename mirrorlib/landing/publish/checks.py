@@ -204,7 +204,7 @@ def _as_published(
 ) -> pa.ChunkedArray:
     """Cast to the type that is published; only nanoseconds can fail, and in delimited text years of not four digits."""
     try:
-        published = canonical_values(values, kind, "keep")
+        published = canonical_values(values, kind)
     except pa.ArrowInvalid as exc:
         msg = f"a value is finer than {kind} can hold"
         step = "Round the values yourself, as it suits your data."
