@@ -15,6 +15,7 @@ from mirrorlib.delivery.compare import commits_of, compare
 from mirrorlib.delivery.report import ConsumersReport, ConsumerStatus
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import JournalError
+from mirrorlib.events import pick
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.leases import hold_stream, holder_of
 from mirrorlib.journal.registry import Registry, registries
@@ -108,7 +109,7 @@ def rewind_consumer(
             stream = registry.newest_stream()
             if stream is None:  # dropped a moment ago
                 continue
-            kept = {name: getattr(stream, name) for name in ("to", "mode", "net", "on_expired")}
+            kept = pick(stream, "to", "mode", "net", "on_expired")
             wanted = {**kept, **beginning, "first_table_id": stream.lineage}
             registry.begin(wanted, stream.ordinal + 1)
             registry.forget_scratch()

@@ -14,6 +14,7 @@ from mirrorlib.delivery.sinks.open import is_same_url
 from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, StreamProgress, check_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
+from mirrorlib.events import pick
 from mirrorlib.feed.declared_keys import find_mirror
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
@@ -80,12 +81,9 @@ def _register(job: StreamJob) -> Stream:
     count, lineage = job.registry.forgotten()
     return job.registry.begin(
         {
-            "to": run.to,
-            "mode": run.mode,
-            "net": run.net,
+            **pick(run, "to", "mode", "net", "on_expired"),
             "start_at": start_at,
             "table_id": commits.metadata_at(commits.newest).id,
-            "on_expired": run.on_expired,
             "first_table_id": lineage,
         },
         count + 1,

@@ -18,6 +18,7 @@ from mirrorlib.delta.address import split_dotted
 from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.table import Found, TableRef, open_log
 from mirrorlib.errors import LandingZoneError
+from mirrorlib.events import pick
 from mirrorlib.identifiers import find_name
 from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
 from mirrorlib.store.target import Target
@@ -122,14 +123,8 @@ class WindowWork:
         """Return what makes the window's commit ours and unrepeatable, see `LastCommit.next_mark`."""
         stream, plan = self.stream, self.plan
         facts: dict[str, Any] = {
-            "consumer": stream.consumer,
-            "table": stream.table,
-            "ordinal": stream.ordinal,
-            "began_at": stream.began_at,
-            "attempt": plan.attempt,
-            "kind": plan.kind,
-            "after": plan.after,
-            "until": plan.until,
+            **pick(stream, "consumer", "table", "ordinal", "began_at"),
+            **pick(plan, "attempt", "kind", "after", "until"),
             "upto": max(plan.until, self.upto),
             "table_id": plan.table_id,
             "keys": list(plan.keys),

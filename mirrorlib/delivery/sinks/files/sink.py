@@ -29,6 +29,7 @@ from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.files.manifest import File, ManifestEntry, Receiver, window_name
 from mirrorlib.delivery.sinks.files.parts import FileFormat, check_types, write_parts
 from mirrorlib.errors import LandingZoneError, StoreError
+from mirrorlib.events import pick
 from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.journal.streams import Stream
 from mirrorlib.store import Store, open_store
@@ -91,16 +92,10 @@ class FilesSink:
         names = [window] if count == 1 else names
         stream, plan = delivery.stream, delivery.plan
         claim = ManifestEntry(
+            **pick(stream, "table", "consumer"),
+            **pick(plan, "number", "kind", "reset", "after", "until", "until_at"),
             window=window,
-            table=stream.table,
-            consumer=stream.consumer,
             stream=stream.uuid,
-            number=plan.number,
-            kind=plan.kind,
-            reset=plan.reset,
-            after=plan.after,
-            until=plan.until,
-            until_at=plan.until_at,
             keys=delivery.keys,
             file_format=self._format,
             columns=tuple(

@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster, client_conf
 from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
+from mirrorlib.events import pick
 from mirrorlib.journal.streams import Stream, WindowPlan
 
 if TYPE_CHECKING:
@@ -63,13 +64,9 @@ def position_record(stream: Stream, plan: WindowPlan, topic: str, turn: int) -> 
     record = {
         "window": plan.number,
         "version": plan.until,
-        "consumer": stream.consumer,
-        "table": stream.table,
+        **pick(stream, "consumer", "table", "lineage", "ordinal", "began_at"),
         "topic": topic,
-        "lineage": stream.lineage,
         "turn": turn,
-        "ordinal": stream.ordinal,
-        "began_at": stream.began_at,
     }
     return stream.uuid.encode(), json.dumps(record, ensure_ascii=False).encode()
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import LandingZoneError, TableBusyError
+from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.landing.publish.claims import Claim, FileSequence
@@ -47,15 +48,9 @@ class Batch:
         """Name a window."""
         stream, plan = delivery.stream, delivery.plan
         return cls(
-            consumer=stream.consumer,
-            table=stream.table,
+            **pick(stream, "consumer", "table", "began_at", "ordinal"),
+            **pick(plan, "number", "table_id", "until", "keys"),
             stream=stream.uuid,
-            began_at=stream.began_at,
-            number=plan.number,
-            table_id=plan.table_id,
-            until=plan.until,
-            keys=plan.keys,
-            ordinal=stream.ordinal,
             columns=tuple(delivery.columns),
             physical=delivery.physical,
         )
