@@ -51,9 +51,7 @@ class Committer(ABC, Generic[Before, Ended]):
 def commit_plan(committer: Committer[Before, Ended], what: str, table: str) -> Ended:
     """Carry out a plan, which people call *what*, "batch 3" of a *table*.
 
-    Raises:
-        MirrorError: it cannot be carried out, by what the committer says; or others have committed each time.
-
+    Raises `MirrorError`: it cannot be carried out, by what the committer says; or others have committed each time.
     """
     failure: Exception | None = None
     for _ in range(_TRIES):

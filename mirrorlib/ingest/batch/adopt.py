@@ -40,10 +40,8 @@ _WORTH_IT = 8 << 20  # bytes a file: many small ones are better written together
 def adopt_batch(attempt: Attempt, prepared: Prepared, keys: Sequence[str]) -> bool:
     """Copy the files of a plan into its table and commit them; False where they have to be read.
 
-    Raises:
-        FileChangedError: a file is no longer the one that was prepared.
-        OvertakenError: another commit came meanwhile.
-
+    Raises `FileChangedError`: a file is no longer the one that was prepared; `OvertakenError`: another commit came
+    meanwhile.
     """
     work, plan = attempt.work, attempt.plan
     version = _adoptable(attempt, prepared)

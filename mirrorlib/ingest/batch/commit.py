@@ -250,10 +250,8 @@ def end_pending(work: Work, newest: Entry | None) -> PendingPlan:
 
     Where it has made no commit, its files are opened as apply will, which carries it out before anything else.
 
-    Raises:
-        ForeignWriteError: somebody else wrote to the table since.
-        OutcomeUnknownError: nobody can tell any more what became of it.
-
+    Raises `ForeignWriteError`: somebody else wrote to the table since; `OutcomeUnknownError`: nobody can tell any more
+    what became of it.
     """
     if newest is None or newest.done is not None:
         return PendingPlan(entry=newest)

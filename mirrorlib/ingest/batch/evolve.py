@@ -90,10 +90,8 @@ def grow_columns(
     *before* is what the table really has. Only one that is *rewritable*, small enough, gets a type that Delta does
     not widen to. A batch that is *divisible* may end before the file.
 
-    Raises:
-        SchemaError: the file does not fit and the evolution policy, or Delta, does not allow it to.
-        BatchEndsError: whether it fits depends on rows that the files before it may delete.
-
+    Raises `SchemaError`: the file does not fit and the evolution policy, or Delta, does not allow it to;
+    `BatchEndsError`: whether it fits depends on rows that the files before it may delete.
     """
     known = columns  # not *before*: a policy must not depend on which files share a batch
     policies = source.policies

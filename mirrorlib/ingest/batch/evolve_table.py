@@ -178,10 +178,8 @@ def fence_lives(work: Work, found: Found) -> None:
 def refuse_table(work: Work, found: Found) -> None:
     """See that this runner may write to a table that its plan fills from nothing.
 
-    Raises:
-        ForeignWriteError: it is not this mirror's, or Delta forgets its transactions.
-        TableBusyError: it is a later life's: the table was reset since this runner began.
-
+    Raises `ForeignWriteError`: it is not this mirror's, or Delta forgets its transactions; `TableBusyError`: it is a
+    later life's: the table was reset since this runner began.
     """
     owner = found.properties.get(LIFE_PROPERTY)
     mine = {life.uuid for life in work.lives}
@@ -197,9 +195,7 @@ def refuse_others_table(
 ) -> None:
     """See that the table is this mirror's, and that Delta does not forget its transactions.
 
-    Raises:
-        ForeignWriteError: it is not, or it does.
-
+    Raises `ForeignWriteError`: it is not, or it does.
     """
     owner = found.properties.get(LIFE_PROPERTY)
     if owner not in {life.uuid for life in lives}:
@@ -224,9 +220,7 @@ def readers_property(readers: Readers | None) -> dict[str, str]:
 def heed_readers(work: Work, standing: Standing, asked: Readers | None) -> Work:
     """Let the next plans keep to what the table remembers, or what is asked for, which it remembers from now on.
 
-    Raises:
-        SchemaError: see `check_readers`.
-
+    Raises `SchemaError`: see `check_readers`.
     """
     if check_readers(work, standing, asked):
         properties = readers_property(asked or standing.readers)
@@ -243,9 +237,7 @@ def planned_for(work: Work, standing: Standing, asked: Readers | None) -> Work:
 def check_readers(work: Work, standing: Standing, asked: Readers | None) -> bool:
     """Say whether the mirror's table has still to be told whom it is for.
 
-    Raises:
-        SchemaError: the table needs readers that know more.
-
+    Raises `SchemaError`: the table needs readers that know more.
     """
     wanted = asked or standing.readers
     if wanted is None or (wanted == standing.readers and not standing.vectors):

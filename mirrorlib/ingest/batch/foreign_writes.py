@@ -76,9 +76,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     What others wrote between a plan and its commit counts too: the guard cannot have seen it. What an
     earlier run has *verified* is not looked at again.
 
-    Raises:
-        ForeignWriteError: somebody else wrote, restored, replaced or removed the table.
-
+    Raises `ForeignWriteError`: somebody else wrote, restored, replaced or removed the table.
     """
     last = entry.done if entry is not None and entry.position else None
     if entry is None or last is None:

@@ -87,9 +87,7 @@ def prepare_files(
     decoded whole before they may enter another. A batch that is *divisible* may end before a sound file, one that
     has to begin a batch. For *rewritable*, see `grow_columns`.
 
-    Raises:
-        StoreError: the first file cannot be read, or one that has to go along with it.
-
+    Raises `StoreError`: the first file cannot be read, or one that has to go along with it.
     """
     # Text has to be read to its end to be opened: it is kept as long as there is room, and read once.
     sizes = [file.size for file in files if source.policies.kind_of(file.name) == "parquet"]
@@ -135,9 +133,7 @@ def prepare_files(
 def prepare_again(attempt: Attempt) -> Prepared:
     """Open a plan's files as its planner did, by the plan's own policies.
 
-    Raises:
-        ChangeFileError: a file is not what was planned, so the plan has to be voided.
-
+    Raises `ChangeFileError`: a file is not what was planned, so the plan has to be voided.
     """
     work, plan, source = attempt.work, attempt.plan, attempt.source
     files: list[StoredFile] = []

@@ -53,10 +53,8 @@ def stage_snapshot(
     *keys* are spelled as the table does; rows are compared whole without any. What *replaces* goes into a table that
     is empty or to be overwritten, so all rows are new.
 
-    Raises:
-        FileChangedError: a file is no longer the one that was prepared.
-        SnapshotError: a key is there twice, or more rows are lost than may be.
-
+    Raises `FileChangedError`: a file is no longer the one that was prepared; `SnapshotError`: a key is there twice, or
+    more rows are lost than may be.
     """
     newest = prepared.newest
     rows = read_frame(stage, source, newest, ordered=False)
@@ -81,9 +79,7 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns, keys: Sequenc
 
     It is "" where Spark cannot read the file as it lies. *keys* are as `stage_snapshot` takes them.
 
-    Raises:
-        SnapshotError: it will be refused.
-
+    Raises `SnapshotError`: it will be refused.
     """
     newest, source = prepared.newest, work.source
     if not reads_as_it_is(source, newest.landed[0], newest.growth.columns):
@@ -170,10 +166,8 @@ def _count(
         the inserts, updates and deletes, whether a row that changes has a NULL in its key, and how many rows the
         table has.
 
-    Raises:
-        SnapshotError: a key is twice in the snapshot, or more rows are lost than may be.
-        ForeignWriteError: a key is twice in the table, which no snapshot has put there.
-
+    Raises `SnapshotError`: a key is twice in the snapshot, or more rows are lost than may be; `ForeignWriteError`: a
+    key is twice in the table, which no snapshot has put there.
     """
     from pyspark.sql import functions as f
 

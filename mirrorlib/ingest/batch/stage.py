@@ -42,9 +42,7 @@ def stage_batch(
 
     What *replaces* goes into a table that is empty or to be overwritten, so no row can match.
 
-    Raises:
-        FileChangedError: a change file is no longer the one that was prepared.
-
+    Raises `FileChangedError`: a change file is no longer the one that was prepared.
     """
     policies = source.policies
     inserts = prepared.counts[INSERT] if policies.insert_policy == "append" else 0

@@ -63,9 +63,7 @@ def take_over(work: Work) -> bool:
 def check_key_columns(table: str, columns: Columns, keys: Sequence[str]) -> None:
     """See that a table that is kept has the columns of its new keys.
 
-    Raises:
-        JournalError: it lacks one, so that no change could find the rows that were appended.
-
+    Raises `JournalError`: it lacks one, so that no change could find the rows that were appended.
     """
     missing = next((key for key in keys if find_key_column(columns, key) is None), None)
     if missing is not None:

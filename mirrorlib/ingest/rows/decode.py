@@ -33,11 +33,8 @@ def open_schema(source: Source, file: StoredFile, opened: BinaryIO | None = None
 
     It says so in a footer, the header of delimited text, all JSON lines.
 
-    Raises:
-        ChangeFileError: the file is empty, cut short or not of its format.
-        SchemaError: a column's name or type cannot be mirrored, a folder's value is not of its declared type, or a
-            plain folder has no room for a column.
-
+    Raises `ChangeFileError`: the file is empty, cut short or not of its format; `SchemaError`: a column's name or type
+    cannot be mirrored, a folder's value is not of its declared type, or a plain folder has no room for a column.
     """
     policies, table = source.policies, source.table
     kind = policies.kind_of(file.name)
@@ -80,9 +77,7 @@ def iter_pieces(
 ) -> Iterator[pa.Table]:
     """Give a file's rows, or some of its columns, in pieces that fit into memory; *opened* is the file, left open.
 
-    Raises:
-        ChangeFileError: a page is damaged, a row is ragged, a value does not fit its declared type.
-
+    Raises `ChangeFileError`: a page is damaged, a row is ragged, a value does not fit its declared type.
     """
     kind = source.policies.kind_of(file.name)
     with nullcontext(opened) if opened else source.zone.open_file(file.path) as handle:
@@ -105,9 +100,7 @@ def iter_pieces(
 def text_dialect(source: Source) -> Dialect:
     """Return how a table's text is written.
 
-    Raises:
-        MetadataError: nobody has said so.
-
+    Raises `MetadataError`: nobody has said so.
     """
     if source.policies.dialect is None:  # such policies call every file Parquet
         msg = "nobody has said how the text is written"

@@ -91,10 +91,8 @@ def check_columns(
 ) -> None:
     """See that a file has the columns that its changes ask for; its first row is row *first*.
 
-    Raises:
-        MarkerError: a change needs keys and the table has none.
-        SchemaError: a key column is missing, or the one that decides which updates count.
-
+    Raises `MarkerError`: a change needs keys and the table has none; `SchemaError`: a key column is missing, or the one
+    that decides which updates count.
     """
     keys = source.policies.keys
 

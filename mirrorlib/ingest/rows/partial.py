@@ -63,9 +63,7 @@ def _names_in(listed: SparkColumn) -> SparkColumn:
 def check_lists(source: Source, files: Sequence[str], columns: Columns, rows: DataFrame) -> None:
     """See that rows, with `MARKER` and `ORDER`, list columns only that the table has; *files* are named in order.
 
-    Raises:
-        SchemaError: one lists another, or its list cannot be read.
-
+    Raises `SchemaError`: one lists another, or its list cannot be read.
     """
     from pyspark.sql import functions as f
 

@@ -184,9 +184,7 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
 def check_identity(source: Source, file: StoredFile) -> None:
     """See that a file is still the one that was listed.
 
-    Raises:
-        FileChangedError: it was replaced, removed or has grown.
-
+    Raises `FileChangedError`: it was replaced, removed or has grown.
     """
     seen = source.zone.stat(file.path)
     if seen is not None and seen.etag == file.etag:
@@ -201,9 +199,7 @@ def check_identity(source: Source, file: StoredFile) -> None:
 def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
     """Give a file's rows with their markers, a piece at a time.
 
-    Raises:
-        ChangeFileError: a page is damaged.
-
+    Raises `ChangeFileError`: a page is damaged.
     """
     for rows in iter_pieces(source, landed.file, landed.schema):
         schema = replace(landed.schema, rows=len(rows))
@@ -213,10 +209,8 @@ def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.
 def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterator[pa.ChunkedArray]:
     """Give one column's mirror values, in row order, in pieces that fit into memory.
 
-    Raises:
-        SchemaError: a timestamp is finer than a microsecond, or only Spark can read it.
-        ChangeFileError: a page is damaged.
-
+    Raises `SchemaError`: a timestamp is finer than a microsecond, or only Spark can read it; `ChangeFileError`: a page
+    is damaged.
     """
     if column.given is not None:
         total = landed.schema.rows

@@ -45,9 +45,7 @@ def fitted_rows(source: Source, landed: Landed, columns: Columns) -> pa.Table:
 
     What does not fit is rescued where the policies say so.
 
-    Raises:
-        pa.ArrowInvalid: else, some value does not fit.
-
+    Raises `pa.ArrowInvalid`: else, some value does not fit.
     """
     rows, rescues = landed.schema.rows, source.policies.rescues
     fitted: dict[str, pa.ChunkedArray] = {}
