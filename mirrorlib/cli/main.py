@@ -63,10 +63,7 @@ _COMMANDS = {
     "check": ("check", "review a landing zone as a strict reader"),
     "reset": ("apply", "start one table over"),
     "publish": ("publish", "put the rows of files into a landing zone"),
-    "fabric-items": (
-        "platforms",
-        "write notebooks, wheel and schedule as Microsoft Fabric items",
-    ),
+    "fabric-items": ("platforms", "write notebooks, wheel and schedule as Microsoft Fabric items"),
     "demo": ("platforms", "publish and apply real data, and show what happened"),
 }
 

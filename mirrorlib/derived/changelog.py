@@ -72,12 +72,8 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
 def _stored_columns(feed: DataFrame) -> tuple[str, ...]:
     """Name the key that the table's property names, of which the table has had one row each all the time."""
     explained = explain_keys(feed)
-    if (
-        explained.ok
-        and explained.declared is not None
-        and explained.declared.unique
-        and not explained.steps
-    ):
+    declared = explained.declared
+    if explained.ok and declared is not None and declared.unique and not explained.steps:
         return explained.keys.partition
     columns = ", ".join(require_keys(feed).partition)
     msg = "the table may have had several rows of a key, and a changelog would keep one of each"

@@ -167,11 +167,8 @@ def replay_rows(
     for place, value in enumerate(values):
         if value in keys:
             continue
-        name, best, updates = (
-            quote(value),
-            f"{_FINAL}_{place}",
-            f"{MARKER} NOT IN ({INSERT}, {DELETE})",
-        )
+        name, best = quote(value), f"{_FINAL}_{place}"
+        updates = f"{MARKER} NOT IN ({INSERT}, {DELETE})"
         own, counts = name, f"{best} IS NOT NULL"
         if SET in rows.columns:
             updates += f" AND {SET}[{place}]"

@@ -257,12 +257,7 @@ class _Look:
         return before, [f"batch {entry.plan.batch} is under way, and this is the table before it"]
 
     def _sides(
-        self,
-        stage: Stage,
-        opened: Sequence[Opened],
-        last: Entry,
-        version: int,
-        since: int | None,
+        self, stage: Stage, opened: Sequence[Opened], last: Entry, version: int, since: int | None
     ) -> tuple[Sides, list[str]]:
         """Read both sides, and name the columns that are left out; *last* is the newest batch."""
         from pyspark.sql import functions as f

@@ -71,16 +71,8 @@ class WhereReport(Report):
     """What happened to a *file* or a *key*, and what of the past is *lost*."""
 
     columns: ClassVar = (
-        "what",
-        "at",
-        "life",
-        "batch",
-        "version",
-        "file",
-        "row",
-        "consumer",
-        "detail",
-    )
+        "what", "at", "life", "batch", "version", "file", "row", "consumer", "detail",
+    )  # fmt: skip
     target: str
     table: str
     file: str | None
