@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from inspect import Parameter, signature
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Literal, ParamSpec, TypedDict, TypeVar, get_args, get_origin, get_type_hints
 
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.journal.entries import Readers
@@ -26,6 +27,8 @@ _INTERVAL = re.compile(rf"(?P<number>[0-9]+(\.[0-9]+)?)( *(?P<unit>{'|'.join(_SE
 RETENTION = 7  # days
 SETTLE = 10.0  # seconds
 MAX_LOSS = 0.5  # of a table's rows
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def read_interval(given: float | str) -> float:
@@ -124,13 +127,6 @@ class Options:
     snapshots: bool = False
     max_loss: float = MAX_LOSS
 
-    @classmethod
-    def given(cls, parameters: Mapping[str, Any]) -> Options:
-        """Take the options among the parameters of a function that has one of the same name for each that it takes."""
-        return cls(
-            **{one.name: parameters[one.name] for one in fields(cls) if one.name in parameters}
-        )
-
     def __post_init__(self) -> None:
         """Take a lone name for a list of one; refuse what means nothing, or would be taken for another choice."""
         names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
@@ -161,3 +157,49 @@ class Options:
                 if get_origin(kind) is Literal and word not in words:
                     msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"
                     raise ValueError(msg)
+
+
+class Asked(TypedDict, total=False):
+    """The same by their names, as keyword arguments; those that are not given are as in `Options`."""
+
+    tables: Sequence[str]
+    insert_policy: InsertPolicy
+    evolution: Evolution
+    ntz: Ntz
+    max_files: int | None
+    max_bytes: int | None
+    parallelism: int | None
+    retry: bool
+    allow_foreign_writes: bool
+    allow_empty: bool
+    quiet: bool
+    conditional_updates: bool
+    moved_from: str | None
+    rewrite_limit: int
+    settle: float
+    start_at: int | None
+    on_gone: OnGone
+    cleanup: Cleanup | None
+    retention: int | None
+    plain_folders: PlainFolders
+    plain_evolution: PlainEvolution
+    include_existing: bool
+    allow_overwrites: bool
+    listing: Listing
+    backfill_interval: float | str
+    readers: Readers | None
+    partial_updates: str | None
+    snapshots: bool
+    max_loss: float
+
+
+def show_options(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let help and completion show the options of a function with `**asked: Unpack[Asked]`, with their defaults."""
+    own = signature(function)
+    shown = (
+        Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
+        for one in fields(Options)
+    )
+    *before, _ = own.parameters.values()
+    function.__signature__ = own.replace(parameters=[*before, *shown])  # type: ignore[attr-defined]  # inspect's way
+    return function

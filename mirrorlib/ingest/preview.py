@@ -7,13 +7,12 @@ in between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.ddl import check_vacant
-from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import as_mirror_error
@@ -29,23 +28,12 @@ from mirrorlib.ingest.files.table_folder import FolderView
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.next_batch import Next
-from mirrorlib.ingest.options import (
-    MAX_LOSS,
-    SETTLE,
-    Cleanup,
-    Evolution,
-    InsertPolicy,
-    Ntz,
-    OnGone,
-    Options,
-    PlainEvolution,
-    PlainFolders,
-)
+from mirrorlib.ingest.options import Asked, Options, show_options
 from mirrorlib.ingest.report import PlannedTable, PlanReport, State
 from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
-from mirrorlib.journal.entries import Entry, Readers
+from mirrorlib.journal.entries import Entry
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
 from mirrorlib.store import PathOrUrl
@@ -55,50 +43,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@show_options
 def plan_zone(
     spark: SparkSession,
     landing_zone: PathOrUrl,
     target: PathOrUrl,
     *,
-    tables: Sequence[str] = (),
-    insert_policy: InsertPolicy = "append",
-    evolution: Evolution = "widen",
-    ntz: Ntz = "utc",
-    conditional_updates: bool = False,
-    max_files: int | None = None,
-    max_bytes: int | None = None,
     catalog: str | None = None,
     state: PathOrUrl | None = None,
-    retry: bool = False,
-    allow_foreign_writes: bool = False,
-    moved_from: str | None = None,
-    rewrite_limit: int = REWRITE_LIMIT,
-    settle: float = SETTLE,
-    start_at: int | None = None,
-    plain_folders: PlainFolders = "wait",
-    plain_evolution: PlainEvolution = "add",
-    include_existing: bool = True,
-    allow_overwrites: bool = False,
-    allow_empty: bool = False,
-    quiet: bool = False,
-    on_gone: OnGone = "keep",
-    cleanup: Cleanup | None = None,
-    retention: int | None = None,
-    readers: Readers | None = None,
-    partial_updates: str | None = None,
-    snapshots: bool = False,
-    max_loss: float = MAX_LOSS,
+    **asked: Unpack[Asked],
 ) -> PlanReport:
     """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
 
-    Arguments mean the same as for `apply`, see `Options`. Nothing is written. *quiet*, *cleanup* and *retention*
-    change nothing that is told: they decide what a commit holds, and what becomes of files behind it.
+    Arguments mean the same as for `apply`, see `Options`. Nothing is written. *quiet*, *cleanup*, *retention*
+    and *parallelism* change nothing that is told, nor does *listing*: here every folder is listed in full.
 
     Raises:
         LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.
 
     """
-    options = Options.given(locals())
+    options = Options(**asked)
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
     if (written := job.state.read(STATE_FILE)) is not None:
         check_owner(job.state, written, job.target.owner)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from mirrorlib.delta.lock import lock_table
-from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.sessions import carries_marks, lend_session, side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import MirrorError
@@ -30,24 +29,11 @@ from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
-from mirrorlib.ingest.options import (
-    BACKFILL_INTERVAL,
-    MAX_LOSS,
-    SETTLE,
-    Cleanup,
-    Evolution,
-    InsertPolicy,
-    Listing,
-    Ntz,
-    OnGone,
-    Options,
-    PlainEvolution,
-    PlainFolders,
-)
+from mirrorlib.ingest.options import Asked, Options, show_options
 from mirrorlib.ingest.progress import Progress, record_status
 from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
-from mirrorlib.journal.entries import Readers, now
+from mirrorlib.journal.entries import now
 from mirrorlib.journal.leases import Lease, hold
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
@@ -60,48 +46,21 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-def apply_zone(  # noqa: D417  # `Options` tells of the others
+@show_options
+def apply_zone(
     spark: SparkSession,
     landing_zone: PathOrUrl,
     target: PathOrUrl,
     *,
-    tables: Sequence[str] = (),
-    insert_policy: InsertPolicy = "append",
-    evolution: Evolution = "widen",
-    ntz: Ntz = "utc",
-    max_files: int | None = None,
-    max_bytes: int | None = None,
-    parallelism: int | None = None,
     catalog: str | None = None,
     state: PathOrUrl | None = None,
-    retry: bool = False,
-    allow_foreign_writes: bool = False,
-    allow_empty: bool = False,
-    quiet: bool = False,
-    conditional_updates: bool = False,
-    moved_from: str | None = None,
-    rewrite_limit: int = REWRITE_LIMIT,
-    settle: float = SETTLE,
-    start_at: int | None = None,
-    on_gone: OnGone = "keep",
-    cleanup: Cleanup | None = None,
-    retention: int | None = None,
-    plain_folders: PlainFolders = "wait",
-    plain_evolution: PlainEvolution = "add",
-    include_existing: bool = True,
-    allow_overwrites: bool = False,
-    listing: Listing = "auto",
-    backfill_interval: float | str = BACKFILL_INTERVAL,
-    readers: Readers | None = None,
-    partial_updates: str | None = None,
-    snapshots: bool = False,
-    max_loss: float = MAX_LOSS,
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
+    **asked: Unpack[Asked],
 ) -> ApplyReport:
     """Bring every table of a landing zone up to date. Exactly once per change file, whatever crashes or runs beside.
 
-    Every argument that is not told here is an option: `Options` says what it means.
+    Every other argument is an option: `Options` says what it means.
 
     Args:
         spark: the session; each table in flight gets a session of its own from it.
@@ -121,7 +80,7 @@ def apply_zone(  # noqa: D417  # `Options` tells of the others
 
     """
     began = time.perf_counter()
-    options = Options.given(locals())
+    options = Options(**asked)
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )
