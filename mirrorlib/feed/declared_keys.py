@@ -26,7 +26,7 @@ from mirrorlib.errors import FeedError
 from mirrorlib.feed.owners import is_owners, keeps_columns
 from mirrorlib.feed.read import read_rows
 from mirrorlib.identifiers import fold_name, quote, sql_text
-from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.keys.tags import stale, tag_columns
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import TableName, find_key, parse_name
@@ -136,8 +136,7 @@ def find_mirror(place: str, table: str, *, catalog: str | None, state: str | Non
     if catalog is not None:
         # Its name in the zone a catalog does not tell: it has the table part alone, without regard to case. A zone's
         # `dbo/orders` and `sales/orders` are not applied to one schema together, but may be one after the other.
-        listed = store.list_folder("journal")
-        all_of_it = map(TableName.from_segment, listed.folders if listed else ())
+        all_of_it = find_journals(store)
         names = [each for each in all_of_it if fold_name(each.table) == fold_name(name.table)]
     journals = [Journal(store, each) for each in names]
     newest = [one.newest_of(one.lives()) for one in journals]

@@ -5,7 +5,6 @@ In: a session, a zone, a target, options. Out: a `Job`, its tables, and for each
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 from collections import Counter
@@ -29,7 +28,7 @@ from mirrorlib.ingest.files.table_folder import OpenedFolder, policies_of
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import SHOWS_NOTHING
 from mirrorlib.ingest.work import Work
-from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Life
 from mirrorlib.landing.listing import TableFolder, list_tables
 from mirrorlib.names import TableName, find_conflicts, matches, refuse_unmatched
@@ -128,7 +127,7 @@ def find_tables(
     And what it is warned of: a zone without any table looks like one that is not mounted, and nothing is gone from
     it.
     """
-    known, wanted = known_tables(job), job.options.tables
+    known, wanted = find_journals(job.state), job.options.tables
     listed = _list_shown(job, known)
     shown = [folder.name for folder in listed]
     refuse_unmatched(wanted, shown, known)
@@ -141,16 +140,6 @@ def find_tables(
     return (folders, gone, ()) if listed else ((), (), (SHOWS_NOTHING,) if gone else ())
 
 
-def known_tables(job: Job) -> tuple[TableName, ...]:
-    """Name the tables that the journal knows."""
-    listed = job.state.list_folder("journal")
-    names = []
-    for segment in listed.folders if listed else ():
-        with contextlib.suppress(TableNameError):  # somebody else's folder
-            names.append(TableName.from_segment(segment))
-    return tuple(names)
-
-
 def _list_shown(job: Job, known: Collection[TableName]) -> tuple[TableFolder, ...]:
     """List the zone's tables; in the place of a schema folder that cannot be listed, those that it has filled.
 
@@ -160,7 +149,7 @@ def _list_shown(job: Job, known: Collection[TableName]) -> tuple[TableFolder, ..
     for folder in list_tables(job.zone):
         filled = [
             TableFolder(name=name, path=name.folder, refusal=folder.refusal)
-            for name in (sorted(known, key=str) if folder.unlisted else ())
+            for name in (known if folder.unlisted else ())
             if name.schema == folder.name.schema and _is_of(job, name)
         ]
         found += filled or [folder]

@@ -18,9 +18,9 @@ from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.files.history import passed_files
 from mirrorlib.ingest.files.table_folder import OpenedFolder
-from mirrorlib.ingest.job import Job, known_tables
+from mirrorlib.ingest.job import Job
 from mirrorlib.ingest.report import GONE
-from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Life
 from mirrorlib.landing.listing import FolderListing
 from mirrorlib.names import TableName
@@ -46,8 +46,9 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
             journal.write_gone(lives[-1])
         if job.options.on_gone == "keep":
             return KEPT
-        others = (one for one in known_tables(job) if one.path.startswith(f"{name.path}/"))
-        inner = next((one for one in others if Journal(job.state, one).lives()), None)
+        known = find_journals(job.state).items()
+        within = (one for one, its in known if one.path.startswith(f"{name.path}/") and its.lives())
+        inner = next(within, None)
         if inner is not None and job.target.catalog is None:
             msg = "the table cannot be dropped: another one lies inside its folder"
             step = "Move or remove it by hand, or leave out --on-gone drop."

@@ -24,12 +24,13 @@ Protocol: docs/architecture.md, "The commit protocol".
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from mirrorlib.errors import JournalError, StoreError
+from mirrorlib.errors import JournalError, StoreError, TableNameError
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, new_attempt, now
 from mirrorlib.journal.plan_log import (
     FORMAT,
@@ -45,6 +46,7 @@ from mirrorlib.names import TableName
 from mirrorlib.store import Store, has_no_put_new
 
 STATE_FILE = "state.json"
+_FOLDER = "journal"
 
 
 class Journal(PlanLog[Life, Plan, Done, Entry]):
@@ -52,7 +54,7 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
 
     def __init__(self, state: Store, table: TableName) -> None:
         kinds = (Plan, Done, Entry, attrgetter("batch"))
-        super().__init__(Values(state, str(table)), f"journal/{table.segment}", kinds)
+        super().__init__(Values(state, str(table)), f"{_FOLDER}/{table.segment}", kinds)
 
     def lives(self) -> tuple[Life, ...]:
         """Return all lives, first to newest."""
@@ -130,6 +132,16 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
     def folder_of(self, of: Life) -> str:
         """Name the folder of a life's plans."""
         return f"{self.folder}/{of.ordinal:06d}"
+
+
+def find_journals(state: Store) -> dict[TableName, Journal]:
+    """Find the journals of a state folder, by their tables in order; a folder that is called like none is nobody's."""
+    listed = state.list_folder(_FOLDER)
+    names = list[TableName]()
+    for segment in listed.folders if listed else ():
+        with contextlib.suppress(TableNameError):
+            names.append(TableName.from_segment(segment))
+    return {name: Journal(state, name) for name in sorted(names, key=str)}
 
 
 def open_state(state: Store, owner: str | None = None) -> None:

@@ -22,6 +22,7 @@ from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import TableRef, find_table, read_table, refer
 from mirrorlib.errors import JournalError
+from mirrorlib.journal.disk import Journal
 from mirrorlib.names import parse_name
 from mirrorlib.operate.ledger import newest_batches
 from mirrorlib.operate.status import StatusReport, read_status
@@ -115,8 +116,8 @@ def _new_batches(
     """Read each table's journal back to what the ledger has."""
     known = _newest(spark, ledger, status, "life", "batch")
     for table in status.tables:
-        last = known.get(table.table, (0, 0))
-        for batch in newest_batches(state, parse_name(table.table), last):
+        name, last = parse_name(table.table), known.get(table.table, (0, 0))
+        for batch in newest_batches(Journal(state, name), name, last):
             more = {
                 "target": status.target,
                 "seconds": float(sum(batch.seconds.values())),

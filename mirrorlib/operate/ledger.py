@@ -14,7 +14,7 @@ from itertools import islice
 from typing import ClassVar
 
 from mirrorlib.errors import JournalError, LandingZoneError
-from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Done, Life, Plan
 from mirrorlib.names import TableName, matches
 from mirrorlib.store import PathOrUrl, Store, open_store
@@ -145,20 +145,20 @@ def read_ledger(
     for one in before.batches if before else ():
         known[one.table].append(one)
     found = list[Applied]()
-    for name in list_applied(store, allow_new=allow_new):
+    for name, journal in find_applied(store, allow_new=allow_new).items():
         if matches(name, tables):
             had = known[name.shown]
             after = (had[0].life, had[0].batch) if had else (0, 0)
-            found += [*islice(newest_batches(store, name, after), last), *had][:last]
+            found += [*islice(newest_batches(journal, name, after), last), *had][:last]
     return LedgerReport(target=places.shown, batches=tuple(found))
 
 
 def newest_batches(
-    state: Store, name: TableName, after: tuple[int, int] = (0, 0)
+    journal: Journal, name: TableName, after: tuple[int, int] = (0, 0)
 ) -> Iterator[Applied]:
     """Read a table's batches that have ended *after* that life and batch, newest first, as they are asked for."""
     later: tuple[Life, Plan, Done] | None = None
-    for life, plan, done in _ended(Journal(state, name)):
+    for life, plan, done in _ended(journal):
         if later is not None:
             yield _applied(name, *later, done.columns)
         if (life.ordinal, plan.batch) <= after:
@@ -178,19 +178,18 @@ def _ended(journal: Journal) -> Iterator[tuple[Life, Plan, Done]]:
             entry = journal.entry(life, number) if number else None
 
 
-def list_applied(state: Store, *, allow_new: bool = False) -> list[TableName]:
-    """Name the tables that a state folder has journals of.
+def find_applied(state: Store, *, allow_new: bool = False) -> dict[TableName, Journal]:
+    """Find the journals of a target, by their tables in order.
 
     Raises:
         JournalError: it has none, and that is not allowed.
 
     """
-    listed = state.list_folder("journal")
-    if listed is None and not allow_new:
+    found = find_journals(state)
+    if not found and not allow_new:
         step = "Start with: mirrorlib apply LANDING_ZONE TARGET"
         raise JournalError(NEW, found=state.url, next_step=step)
-    folders = listed.folders if listed else ()
-    return sorted((TableName.from_segment(segment) for segment in folders), key=str)
+    return found
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:

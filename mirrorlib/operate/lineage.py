@@ -14,11 +14,11 @@ from typing import ClassVar, Literal
 
 from mirrorlib.derived.report import read_records
 from mirrorlib.derived.sources import CONSUMER, MODE
-from mirrorlib.errors import MirrorError, TableNameError
+from mirrorlib.errors import MirrorError
 from mirrorlib.feed.declared_keys import table_address
-from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.disk import find_journals
 from mirrorlib.journal.registry import registries
-from mirrorlib.names import TableName, parse_name
+from mirrorlib.names import parse_name
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 from mirrorlib.tabular import Report
@@ -119,22 +119,18 @@ def _above(address: str) -> list[Target]:
 
 
 def _mirrors(place: Target, state: Store) -> Iterator[Edge]:
-    listed = state.list_folder("journal")
-    for segment in listed.folders if listed else ():
-        with contextlib.suppress(TableNameError):  # somebody else's folder
-            name = TableName.from_segment(segment)
-            journal = Journal(state, name)
-            entry = journal.newest_of(journal.lives())
-            if entry is not None:
-                keys, policy = entry.plan.policies.keys, entry.plan.policies.insert_policy
-                yield Edge(
-                    kind="apply",
-                    source=entry.plan.zone,
-                    target=table_address(place, name),
-                    name=str(name),
-                    keys=keys,
-                    primary=bool(keys) and policy == "upsert",
-                )
+    for name, journal in find_journals(state).items():
+        entry = journal.newest_of(journal.lives())
+        if entry is not None:
+            keys, policy = entry.plan.policies.keys, entry.plan.policies.insert_policy
+            yield Edge(
+                kind="apply",
+                source=entry.plan.zone,
+                target=table_address(place, name),
+                name=str(name),
+                keys=keys,
+                primary=bool(keys) and policy == "upsert",
+            )
 
 
 def _derived(state: Store) -> Iterator[Edge]:

@@ -34,7 +34,7 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import TableFolder, shows_tables
 from mirrorlib.landing.metadata.partner import Partner, read_partner
 from mirrorlib.names import TableName
-from mirrorlib.operate.ledger import NEW, list_applied
+from mirrorlib.operate.ledger import NEW, find_applied
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import duration, shown_moment
@@ -143,9 +143,9 @@ def read_status(
     store = open_store(places.state)
     moment = datetime.now(UTC)
     found: dict[TableName, TableStatus | None] = {}
-    for name in list_applied(store, allow_new=allow_new):
+    for name, journal in find_applied(store, allow_new=allow_new).items():
         try:
-            found[name] = status_of(store, name, moment)
+            found[name] = status_of(journal, name, moment)
         except MirrorError as exc:
             table, reason = name.shown, str(exc)
             found[name] = TableStatus(table=table, state="failed", reason=reason, file=exc.file)
@@ -166,9 +166,8 @@ def _publisher(tables: Mapping[TableName, TableStatus]) -> Partner | None:
     return None
 
 
-def status_of(state: Store, name: TableName, moment: datetime) -> TableStatus | None:
+def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatus | None:
     """Read how a table stands; None where it has no folder, and never began."""
-    journal = Journal(state, name)
     lives = journal.lives()
     entry = journal.newest_of(lives)
     word = journal.read_status()

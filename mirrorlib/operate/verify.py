@@ -27,7 +27,7 @@ from mirrorlib.journal.entries import Entry, new_attempt, now
 from mirrorlib.journal.plan_log import Values
 from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
-from mirrorlib.operate.ledger import list_applied
+from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.replay import SIDE, Opened, Sides, list_batches, open_files, read_files
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
@@ -166,7 +166,7 @@ def verify_tables(
     """
     place = Target.of(target, catalog=catalog, state=state)
     zone, store = open_store(landing_zone), open_store(place.state)
-    applied = list_applied(store)
+    applied = [*find_applied(store)]
     refuse_unmatched(tables or ("*",), applied)
     names = [name for name in applied if matches(name, tables)]
 

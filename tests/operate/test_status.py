@@ -259,12 +259,14 @@ def test_a_refused_table_that_was_renamed_is_gone(zone: ZoneWriter, target: str)
 
 
 def test_a_broken_journal_fails_its_own_table(zone: ZoneWriter, target: str) -> None:
-    """The neighbours are shown."""
+    """The neighbours are shown, and a folder that no table's name gives is nobody's."""
     for name in ("good", "torn"):
         table = zone.table(name, keys=["id"])
         table.file([{"id": 1}])
         applied(zone, target, table)
-    (zone.root.parent / "target/_mirrorlib/journal/torn/lives/000001.json").write_text('{"form')
+    journal = zone.root.parent / "target/_mirrorlib/journal"
+    (journal / "torn/lives/000001.json").write_text('{"form')
+    (journal / "a~2Fb~2Fc/lives").mkdir(parents=True)
 
     assert ["current", "failed"] == [table.state for table in read_status(target).tables]
     assert "journal" in status(target, "torn").reason

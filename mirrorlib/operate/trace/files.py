@@ -259,6 +259,6 @@ def _unapplied(past: Past, file: str, known: Collection[str | None]) -> Iterator
                 continue
             told = Step(what="passed over", file=one.name, at=one.modified.isoformat())
             if number > (entry.position.get(partition, 0) if entry else 0):
-                status = status_of(past.state, past.name, datetime.now(UTC))
+                status = status_of(past.journal, past.name, datetime.now(UTC))
                 told = replace(told, what="waiting", detail=status.reason if status else "")
             yield told

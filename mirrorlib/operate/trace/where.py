@@ -41,7 +41,7 @@ from mirrorlib.landing.columns import MARKER_NAMES
 from mirrorlib.landing.types import INSTANT
 from mirrorlib.landing.values import fit_values
 from mirrorlib.names import TableName, find_key, matches
-from mirrorlib.operate.ledger import list_applied
+from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.trace.files import Past, Step, WhereReport, trace_file
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
@@ -114,7 +114,7 @@ def where_is(
 
 def _find_table(state: Store, table: str) -> TableName:
     """Find the one table of a target that is called so."""
-    known = list_applied(state)
+    known = find_applied(state)
     fitting = [name for name in known if matches(name, [table])]
     names = [name for name in fitting if str(name) == table] or fitting
     if len(names) != 1:
