@@ -26,7 +26,7 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.source_identity import check_snapshots
 from mirrorlib.ingest.files.table_folder import OpenedFolder, policies_of
 from mirrorlib.ingest.options import Options
-from mirrorlib.ingest.report import SHOWS_NOTHING
+from mirrorlib.ingest.report import SHOWS_NOTHING, PlannedTable
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Life
@@ -57,6 +57,9 @@ class Job:
     observe: Observer
     stop: Callable[[], bool]
     others_wait: Callable[[], bool] = lambda: False  # for their turn, in this run or the next one
+    approved: Mapping[str, PlannedTable] | None = (
+        None  # all that may be done, by table; None for whatever there is
+    )
 
 
 def open_job(
@@ -116,6 +119,7 @@ def open_work(
         options=job.options,
         observe=job.observe,
         stop=job.stop,
+        approved=None if job.approved is None else job.approved[folder.name.shown],
     )
 
 

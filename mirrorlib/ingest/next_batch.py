@@ -90,12 +90,13 @@ def open_next(
     while True:
         coming = choose_files(opened, position, bars, options.settle)
         coming = replace(coming, replaces=replaces, warnings=tuple(warnings))
-        every = coming.files
+        every = work.allow(coming.files)
         files = every if anew else within(every, options.max_files, options.max_bytes)
-        if not files or (replaces and coming.state != "current"):
+        if not coming.files or (replaces and coming.state != "current"):
             return coming
-        if work.stop():
-            waiting = "1 file waits" if len(every) == 1 else f"{len(every):,} files wait"
+        if work.stop() or not files:
+            count = len(coming.files)
+            waiting = "1 file waits" if count == 1 else f"{count:,} files wait"
             reason = f"{waiting} for the next run."
             return replace(coming, state="behind", reason=reason, file=None, error=None)
         with work.step("read", clock, files=len(files)):

@@ -7,15 +7,20 @@ in between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Unpack
 
 from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.ddl import check_vacant
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import as_mirror_error
+from mirrorlib.errors import MirrorError, first_few
+from mirrorlib.events import pick
 from mirrorlib.ingest.advance import Course, advance_table
 from mirrorlib.ingest.batch.commit import end_pending
 from mirrorlib.ingest.batch.evolve_table import check_readers, planned_for, refuse_others_table
@@ -34,6 +39,7 @@ from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
 from mirrorlib.journal.entries import Entry
+from mirrorlib.journal.registry import registries
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
 from mirrorlib.store import PathOrUrl
@@ -41,6 +47,18 @@ from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+REPLACES = "replaces the table"
+# What is approved, and the members of a planned table that say it.
+_SIDES = {
+    "tables": ("state", "batches", "differences"),
+    "files": ("contents",),
+    "columns": ("schema_changes",),
+    "rules": ("policies",),
+}
+_HOW = frozenset(
+    {"backfill_interval", "listing", "parallelism"}
+)  # options that change nothing of a plan
 
 
 @show_options
@@ -67,13 +85,60 @@ def plan_zone(
     if (written := job.state.read(STATE_FILE)) is not None:
         check_owner(job.state, written, job.target.owner)
     folders, gone, warnings = find_tables(job)
-    planned = [_plan_table(job, folder) for folder in folders] + [_plan_end(job, n) for n in gone]
+    planned, approval = _foresee_all(job, folders, gone)
     return PlanReport(
         landing_zone=job.zone.url,
         target=job.target.shown,
-        tables=tuple(planned),
+        tables=planned,
         warnings=warnings,
+        hash=approval,
     )
+
+
+def approve_tables(
+    job: Job, folders: Sequence[TableFolder], gone: Sequence[TableName], approved: str
+) -> Mapping[str, PlannedTable]:
+    """Foresee again what was approved, and return it by table: what has come since is not to be applied.
+
+    Raises:
+        MirrorError: it is not what was approved; nothing has been written.
+
+    """
+    planned, approval = _foresee_all(job, folders, gone)
+    if approval != approved:
+        parts = zip(_SIDES, approval.split("-"), [*approved.split("-"), *_SIDES], strict=False)
+        other = " and ".join(f"other {side}" for side, one, was in parts if one != was)
+        files = [f"{t.table} {t.files} up to {t.last_file}" for t in planned if t.files]
+        msg = "this is no longer the plan that was approved, and nothing was written"
+        found = f"{other}; files now: {first_few(files) or 'none'}"
+        step = "Look at it again, with the same options, and approve that: mirrorlib plan"
+        raise MirrorError(msg, found=found, next_step=step)
+    return {table.table: table for table in planned}
+
+
+def _foresee_all(
+    job: Job, folders: Sequence[TableFolder], gone: Sequence[TableName]
+) -> tuple[tuple[PlannedTable, ...], str]:
+    """Foresee every table, and digest tables, files, columns and rules, each for itself."""
+    ended = [_plan_end(job, name) for name in gone]
+    planned = tuple(_with_receivers(job, [_plan_table(job, folder) for folder in folders] + ended))
+    told: list[Any] = [[pick(t, "table", *names) for t in planned] for names in _SIDES.values()]
+    rules = {k: v for k, v in asdict(job.options).items() if k not in _HOW}
+    told[-1] += [rules, job.zone.url, asdict(job.target)]
+    texts = [json.dumps(side, sort_keys=True, default=str).encode() for side in told]
+    return planned, "-".join(sha256(text).hexdigest()[:12] for text in texts)
+
+
+def _with_receivers(job: Job, planned: Iterable[PlannedTable]) -> Iterator[PlannedTable]:
+    """Say of each table what its consumers will see."""
+    found = defaultdict(list)
+    for registry in registries(job.state):
+        found[registry.table].append(registry.consumer)
+    for table in planned:
+        anew = any(change.startswith(REPLACES) for change in table.schema_changes)
+        seen = "all rows go and come" if anew else f"what {table.rows:,} change rows come to"
+        names = sorted(found[table.table]) if table.batches else ()
+        yield replace(table, receivers=tuple(f"the consumer {n} will see {seen}" for n in names))
 
 
 def _failed(planned: PlannedTable, name: TableName, exc: Exception) -> PlannedTable:
@@ -185,9 +250,13 @@ class _Foreseeing(Course[PlannedTable]):
         elif not planned.batches and position and work.source.policies.snapshots:
             keys = spelled_keys(columns, work.source.policies.keys)
             differences = tell_snapshot(work, prepared, before, keys)
-        verb = "creates the table" if len(work.lives) == 1 else "replaces the table"
+        verb = "creates the table" if len(work.lives) == 1 else REPLACES
         created = (f"{verb} with {len(columns)} columns",)
         names = [landed.file.name for landed in prepared.landed]
+        changes = prepared.growth.changes(before) if before else created
+        if prepared.growth.rewritten:
+            most = f"of {work.options.rewrite_limit:,} that --rewrite-limit allows"
+            changes = (*changes, f"writes {standing.bytes:,} bytes of the table again, {most}")
         self._standing = replace(standing, columns=columns)
         self.planned = replace(
             planned,
@@ -196,9 +265,14 @@ class _Foreseeing(Course[PlannedTable]):
             rows=planned.rows + prepared.rows,
             first_file=planned.first_file or names[0],
             last_file=names[-1],
-            schema_changes=(
-                *planned.schema_changes,
-                *(prepared.growth.changes(before) if before else created),
+            schema_changes=(*planned.schema_changes, *changes),
+            contents=(
+                *planned.contents,
+                *(
+                    (one.file.name, one.file.size, one.file.etag, one.fingerprint)
+                    for one in prepared.landed
+                ),
             ),
+            policies=asdict(work.source.policies),
             differences=differences,
         )

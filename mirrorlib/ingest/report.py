@@ -6,8 +6,8 @@ Nothing here computes; every stage of the run fills in its part. `mirrorlib.even
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.tabular import Report
@@ -173,17 +173,23 @@ class PlannedTable:
     schema_changes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     differences: str = ""
+    contents: tuple[
+        tuple[str, int, str, str], ...
+    ] = ()  # name, size, etag and fingerprint of each file
+    policies: Mapping[str, Any] = field(default_factory=dict)  # by which they are read, and applied
+    receivers: tuple[str, ...] = ()  # what its consumers will see, a sentence each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlanReport(StateReport):
-    """What `apply` would do; nothing was written."""
+    """What `apply` would do; nothing was written. *hash* is what `apply` takes for *approve*."""
 
     columns: ClassVar = ("table", "state", "batches", "files", "rows", "first file", "last file")
     landing_zone: str
     target: str
     tables: tuple[PlannedTable, ...] = ()
     warnings: tuple[str, ...] = ()
+    hash: str = ""
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
@@ -197,6 +203,9 @@ class PlanReport(StateReport):
         """Return schema changes and what snapshots change, then what stops tables, then warnings."""
         changes = [f"{t.table}: {change}" for t in self.tables for change in t.schema_changes]
         changes += [f"{t.table}: {t.differences}" for t in self.tables if t.differences]
+        changes += [f"{t.table}: {receiver}" for t in self.tables for receiver in t.receivers]
+        if self.hash and any(t.batches for t in self.tables):
+            changes.append(f"To apply this and nothing else: --approve {self.hash}")
         return changes + notes_of(self.tables, self.warnings)
 
 

@@ -30,6 +30,7 @@ from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.options import Asked, Options, show_options
+from mirrorlib.ingest.preview import approve_tables
 from mirrorlib.ingest.progress import Progress, record_status
 from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
@@ -54,6 +55,7 @@ def apply_zone(
     *,
     catalog: str | None = None,
     state: PathOrUrl | None = None,
+    approve: str | None = None,
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
     **asked: Unpack[Asked],
@@ -68,6 +70,8 @@ def apply_zone(
         target: root path or URL of the tables; with *catalog*, the schema's name.
         catalog: a Spark catalog; tables are then `catalog.target.table`.
         state: where the journal lives; by default `target/_mirrorlib`.
+        approve: the hash of a plan that was looked at: only that is carried out. It is made again, with these options;
+            where it is another one by now, nothing is written. What comes after that look waits for the next run.
         observe: told before and after each step, from several threads.
         stop: asked between batches; True ends the run after the commits in flight.
 
@@ -77,6 +81,7 @@ def apply_zone(
     Raises:
         LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.
         JournalError: the state folder cannot be used.
+        MirrorError: the plan is not the one that was approved.
 
     """
     began = time.perf_counter()
@@ -85,6 +90,8 @@ def apply_zone(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )
     folders, gone, warnings = find_tables(job)
+    if approve is not None:
+        job = replace(job, approved=approve_tables(job, folders, gone, approve))
     open_state(job.state, job.target.owner)
     in_flight: list[TableFolder] = []
     job = replace(job, others_wait=lambda: len(in_flight) < len(folders))

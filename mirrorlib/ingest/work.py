@@ -9,7 +9,8 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.claim import claim_table
@@ -25,7 +26,9 @@ from mirrorlib.version import VERSION
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mirrorlib.ingest.files.plan import Files
     from mirrorlib.ingest.options import Options
+    from mirrorlib.ingest.report import PlannedTable
     from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Life, Plan
 
@@ -45,6 +48,7 @@ class Work:
     options: Options
     observe: Observer
     stop: Callable[[], bool]  # asked between batches; True ends the run
+    approved: PlannedTable | None = None  # all that may be done to it; None for whatever there is
 
     @property
     def life(self) -> Life:
@@ -63,6 +67,15 @@ class Work:
         writer, state = f"mirrorlib:apply:{self.ref.name}", self.journal.state
         claim = claim_table(self.spark, self.ref, self.log, state, since, writer)
         return Mark(app_id=life.app_id, version=version, facts=facts, claim=claim)
+
+    def allow(self, files: Files) -> Files:
+        """Return of consecutive files those before the first that was not approved; none under other policies."""
+        known = self.approved
+        if known is None:
+            return files
+        same = known.policies == asdict(self.source.policies)
+        names = {(name, etag) for name, _, etag, _ in known.contents if same}
+        return tuple(takewhile(lambda one: (one[1].name, one[1].etag) in names, files))
 
     def owns(self, properties: Mapping[str, str]) -> bool:
         """Say whether a table's properties name a life of this mirror."""

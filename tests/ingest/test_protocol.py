@@ -1035,7 +1035,7 @@ def test_a_constraint_of_others_is_told_by_name(mirror: Mirror, marker: int) -> 
     report = mirror.assert_failed("MirrorError", mirror.file_name(3), "the constraint low (")
 
     assert not [told for told in ("secret", "123456") if told in report.reason]
-    mirror.spark.newSession().sql(report.reason.partition("Take it off: ")[2].partition(". ")[0])
+    mirror.spark.sql(report.reason.partition("Take it off: ")[2].partition(". ")[0])
     mirror.assert_current()
 
 
@@ -1081,7 +1081,7 @@ def test_upkeep_all_the_time_ends_right(mirror: Mirror) -> None:
     over = threading.Event()
 
     def keep_up() -> None:
-        session, turn = mirror.spark.newSession(), 0
+        session, turn = mirror.spark, 0
         while not over.is_set():
             turn += 1
             with suppress(Exception):  # it may lose against the batch

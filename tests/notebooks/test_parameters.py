@@ -349,7 +349,7 @@ def test_a_notebooks_parameters_are_its_functions(
 ) -> None:
     """Their names, and what is done when nobody sets them; what a notebook leaves out is left out on purpose.
 
-    The session and the transformation are the notebook's own; nobody looks on at, or stops, a run from within.
+    The session and the transformation are the notebook's own; nobody looks on at, stops, or approves a run from within.
     """
     known = inspect.signature(function).parameters
     given = {
@@ -372,7 +372,8 @@ def test_a_notebooks_parameters_are_its_functions(
         )
     by_options = EVERY if "options" in kinds(name) else set()
     left_out = {*known} - {*found} - by_options
-    assert left_out == {"spark", "observe", "stop", "transform", *OMITTED.get(name, ())} & {*known}
+    own = {"spark", "observe", "stop", "transform", "approve"}
+    assert left_out == {*own, *OMITTED.get(name, ())} & {*known}
 
 
 SAMPLES: dict[str, object] = {
@@ -397,6 +398,7 @@ def test_every_option_of_apply_is_one_everywhere() -> None:
         "target",
         "catalog",
         "state",
+        "approve",
         "observe",
         "stop",
     }

@@ -33,6 +33,8 @@ def _apply(arguments: argparse.Namespace) -> bool:
     from mirrorlib.ingest.run import apply_zone
 
     _check_retention(arguments)
+    if arguments.approve is not None and arguments.watch is not None:
+        arguments.refuse("argument --approve: one plan is approved, so not with --watch")
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
 
@@ -86,6 +88,8 @@ APPLY = Command(
     arguments={
         **ZONE,
         **rounds("applying"),
+        "--approve HASH": "apply what plan said when it told this hash, and nothing else: the plan is made again, with "
+        "these options, and where it is another one nothing is written; files that come later wait for the next run",
         "--listing WORD": "look only for what has come to long folders of numbers, or of names in the order of "
         "writing (auto), to all folders where that can be done (incremental), or list every folder in full "
         "(default: auto)",
