@@ -65,19 +65,24 @@ def render(
 
 def targets(root: Path) -> list[str]:
     """Name the targets, the default first."""
-    return list(read(root)["targets"])
+    return list(_load(root / MAIN)["targets"])
 
 
 def read(root: Path, ours: Path | None = None) -> Tree:
     """Read `databricks.yml` and what it includes; nothing may be said twice."""
-    tree: Tree = yaml.load((root / MAIN).read_text(), Strict)  # noqa: S506  # a kind of SafeLoader
+    tree = _load(root / MAIN)
     for pattern in tree.pop("include"):
         place = ours if ours and pattern.startswith("mirrorlib/") else root
         files = sorted(place.glob(pattern.removeprefix("mirrorlib/") if place is ours else pattern))
         assert files, pattern
         for path in files:
-            tree = joined(tree, yaml.load(path.read_text(), Strict))  # noqa: S506  # the same
+            tree = joined(tree, _load(path))
     return tree
+
+
+def _load(path: Path) -> Tree:
+    loaded: Tree = yaml.load(path.read_text(), Strict)  # noqa: S506  # a kind of SafeLoader
+    return loaded
 
 
 class Strict(yaml.SafeLoader):

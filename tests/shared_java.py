@@ -72,6 +72,7 @@ def attach(place: str) -> SparkSession:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # as `local_spark` does
     gateway_of = _await(Path(place))
     told = {
         "PYSPARK_GATEWAY_PORT": str(gateway_of["port"]),

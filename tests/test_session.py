@@ -117,7 +117,14 @@ def test_a_command_s_own_spark_takes_no_catalog(zone: ZoneWriter, tmp_path: Path
 @pytest.mark.smoke
 @pytest.mark.thorough
 def test_a_local_session_is_silent_and_carries_any_file_name(tmp_path: Path) -> None:
-    """Nothing but the program's own lines is printed, even under LC_ALL=C; failures are exceptions."""
+    """Nothing but the program's own lines is printed, even under LC_ALL=C; failures are exceptions.
+
+    Rows go through its own Python, whichever the PATH calls `python3`.
+    """
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o755)
     program = f"""if True:
         from mirrorlib import local_spark
         conf = {{"spark.sql.shuffle.partitions": "3"}}
@@ -132,14 +139,21 @@ def test_a_local_session_is_silent_and_carries_any_file_name(tmp_path: Path) -> 
             spark.sql("SELECT raise_error('x')").collect()
         except Exception:
             print("raised")
+        print(spark.sparkContext.parallelize([1]).map(lambda one: one + 1).collect())
     """
+    told = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    path = os.pathsep.join([str(other.parent), os.environ["PATH"]])
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        env={**os.environ, "LC_ALL": "C"},
+        env={**told, "LC_ALL": "C", "PATH": path},
         check=False,
     )
 
-    assert ("['${x}']\nUTC\n3\nraised\n", "", 0) == (done.stdout, done.stderr, done.returncode)
-    assert ["ä 日`${env:HOME}"] == [folder.name for folder in tmp_path.iterdir()]
+    assert ("['${x}']\nUTC\n3\nraised\n[2]\n", "", 0) == (
+        done.stdout,
+        done.stderr,
+        done.returncode,
+    )
+    assert {"bin", "ä 日`${env:HOME}"} == {folder.name for folder in tmp_path.iterdir()}

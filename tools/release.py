@@ -1,24 +1,26 @@
 """Build what a release consists of, and prove that it works where nothing of the clone is.
 
 `make release`: the wheel and the source distribution, checked by twine and check-wheel-contents. Then the wheel is
-installed into new environments: alone, and with the oldest and the newest Spark, Delta and pyarrow that it claims, for
-every Python that this machine has. There the smoke tests of the source distribution run.
+installed into new environments of the oldest and the newest Python that it claims: alone, and with the oldest and the
+newest Spark, Delta and pyarrow. There the smoke tests of the source distribution run.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WORK, DIST = ROOT / "build/release", ROOT / "dist"
-PYTHONS = ("python3.11", "python3.12", "python3.13")  # what pyproject.toml claims
+PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 SMOKE = ("-m", "smoke", "-n", "2", "--dist", "loadfile", "-q", "-p", "no:cacheprovider")
-# The newest of what a dependency has no upper bound for, the oldest of what it has a lower one for.
-PAIRS = {"newest": ("local", ("pyarrow",)), "oldest": ("local35", ("pyarrow==14.0.2",))}
+PAIRS = {"newest": "local", "oldest": "local35"}  # which says how old pyarrow can be on each Python
 WITHOUT_SPARK = """
 import importlib.util, tempfile, mirrorlib, pyarrow
 assert importlib.util.find_spec("pyspark") is None
@@ -63,12 +65,22 @@ def environment(name: str, python: str, *packages: str) -> Path:
     return programs
 
 
-def runs(python: str) -> bool:
-    """Tell whether a Python of this name is here: a version manager's shim says no only when it is called."""
-    if not shutil.which(python):
-        return False
-    done = subprocess.run([python, "-m", "venv", "-h"], capture_output=True, check=False)
-    return done.returncode == 0
+def claimed() -> list[str]:
+    """Name the oldest and the newest Python of the classifiers."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    said = re.findall(r":: 3\.(\d+)", " ".join(project["classifiers"]))
+    return [f"python3.{minor}" for minor in (min(said, key=int), max(said, key=int))]
+
+
+def find_python(name: str) -> str:
+    """Find a Python on the PATH or among pyenv's, whose shim says no only when it is called; end without one."""
+    version = name.removeprefix("python")
+    for path in (shutil.which(name), *sorted(PYENV.glob(f"versions/{version}.*/bin/{name}"))):
+        if path:
+            asked = subprocess.run([path, "-m", "venv", "-h"], capture_output=True, check=False)
+            if not asked.returncode:
+                return str(path)
+    sys.exit(f"A release is tested on {' and '.join(claimed())}: this machine has no {name}.")
 
 
 def unpack(source: Path) -> Path:
@@ -83,15 +95,16 @@ def unpack(source: Path) -> Path:
 
 def main() -> None:
     """Build, check, install, test."""
+    pythons = {name: find_python(name) for name in claimed()}
     WORK.mkdir(parents=True, exist_ok=True)
     wheel, source = build()
     tests = unpack(source)
-    for python in filter(runs, PYTHONS):
-        alone = environment(f"{python}-alone", python, str(wheel))
+    for name, python in pythons.items():
+        alone = environment(f"{name}-alone", python, str(wheel))
         run(alone / "python", "-c", WITHOUT_SPARK, cwd=tests)
         run(alone / "mirrorlib", "--version", cwd=tests)
-        for pair, (extra, more) in PAIRS.items():
-            programs = environment(f"{python}-{pair}", python, f"{wheel}[{extra},dev]", *more)
+        for pair, extra in PAIRS.items():
+            programs = environment(f"{name}-{pair}", python, f"{wheel}[{extra},dev]")
             run(programs / "pytest", *SMOKE, cwd=tests)
     print(f"\n{wheel.name} and {source.name} are ready in {DIST}.")
 

@@ -74,6 +74,8 @@ def local_spark(
     from pyspark.errors import PySparkRuntimeError  # an extra
     from pyspark.sql import SparkSession  # an extra
 
+    # Else its workers are whatever `python3` is on the PATH: not this one where an environment is not activated.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable or "python3")
     cores = cores or os.cpu_count() or 1
     builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
     packages, reach = connectors_for(*stores)

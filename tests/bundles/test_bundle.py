@@ -32,18 +32,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
-TARGETS = ["dev", "staging", "prod"]
 EXAMPLE = ROOT / "bundles" / "examples" / "included"
+PLACES = [
+    *((ROOT, target) for target in ("dev", "staging", "prod")),
+    *((EXAMPLE, target) for target in ("dev", "prod")),
+]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 QUARTZ = re.compile(
     r"[0-9*/,-]+ [0-9*/,-]+ [0-9*/,-]+ [0-9*?/,LW-]+ [0-9A-Z*/,-]+ [0-9A-Z*?/,L#-]+( [0-9*/,-]+)?"
 )
 
 
-@pytest.fixture(params=TARGETS)
+@pytest.fixture(params=PLACES, ids=lambda place: "theirs-" * (place[0] == EXAMPLE) + place[1])
 def rendered(request: pytest.FixtureRequest) -> Rendered:
-    """Give each target."""
-    return render(ROOT, request.param)
+    """Give each target, and those of a bundle that includes ours."""
+    return render(*request.param, root_of_ours=ROOT)
 
 
 def test_every_resource_is_built_by_its_class(rendered: Rendered) -> None:
@@ -55,7 +58,7 @@ def test_every_resource_is_built_by_its_class(rendered: Rendered) -> None:
     assert {"jobs", "schemas", "volumes", "dashboards"} == found.keys()
     keys = [key for ones in found.values() for key in ones]
     assert len(keys) == len(set(keys))
-    assert TARGETS == targets(ROOT)
+    assert PLACES == [(root, target) for root in (ROOT, EXAMPLE) for target in targets(root)]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,7 @@ def test_every_resource_is_built_by_its_class(rendered: Rendered) -> None:
         {"jobs": {"j": {"trigger": {"periodic": {"interval": 1, "unit": "HOUR"}}}}},
         {"volumes": {"v": {"catalog_name": "c", "schema_name": "s", "name": "v", "volume_type": "MANAGD"}}},
         {"schemas": {"s": {"catalog_name": "c", "name": "s", "grants": [{"principal": "p", "privilges": []}]}}},
+        {"dashboards": {"d": {"display_name": "d", "file_pth": "./d.lvdash.json"}}},
     ],
 )  # fmt: skip
 def test_a_resource_with_a_slip_in_it_is_not_built(resource: dict[str, object]) -> None:
@@ -136,20 +140,33 @@ def test_every_job_waits_its_turn_tries_a_task_again_and_tells_somebody(rendered
             assert 0 < task["timeout_seconds"] < job["timeout_seconds"], key
 
 
-@pytest.mark.parametrize("target", ["staging", "prod"])
+@pytest.mark.parametrize(
+    "root, target",
+    [place for place in PLACES if place[1] != "dev"],
+    ids=["staging", "prod", "theirs"],
+)
 def test_production_runs_as_its_service_principal_from_a_folder_that_is_its_own(
-    target: str,
+    root: Path, target: str
 ) -> None:
     """And may manage that folder, which a strict validation wants said."""
-    tree = render(ROOT, target).tree
+    tree = render(root, target, root_of_ours=ROOT).tree
     name = tree["run_as"]["service_principal_name"]
 
     assert "production" == tree["mode"]
     assert f"/Users/{name}/" in tree["workspace"]["root_path"]
     managers = [one for one in tree["permissions"] if one["level"] == "CAN_MANAGE"]
     assert {"service_principal_name": name, "level": "CAN_MANAGE"} in managers
-    other = render(ROOT, "prod" if target == "staging" else "staging").tree
-    assert name != other["run_as"]["service_principal_name"]
+
+
+def test_each_production_target_has_a_service_principal_of_its_own() -> None:
+    """Whoever gets into one gets into no other."""
+    names = {
+        render(*place, root_of_ours=ROOT).tree["run_as"]["service_principal_name"]
+        for place in PLACES
+        if place[1] != "dev"
+    }
+
+    assert len(names) == 3
 
 
 def test_a_trigger_is_what_its_platform_takes() -> None:
@@ -199,7 +216,7 @@ def test_files_that_are_named_are_there(rendered: Rendered) -> None:
         assert (ROOT / "bundles" / one["file_path"]).is_file()
     ignored = (ROOT / ".gitignore").read_text().splitlines()
     for pattern in rendered.tree["sync"]["exclude"]:
-        folder = pattern.removesuffix("**")
+        folder = pattern.removesuffix("**").removeprefix("mirrorlib/")
         assert folder not in ignored
         assert any((ROOT / folder).glob("*.*")), pattern
 
