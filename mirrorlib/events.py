@@ -26,8 +26,9 @@ class Event:
             clean.
         when: "before" or "after".
         batch: the batch's number, None while there is none.
-        files: change files in the batch (for list: files that wait).
+        files: change files in the batch (for list: files that the folder shows).
         rows: rows in the batch.
+        waits: for read, how many files are still to be read or applied, this batch's included.
 
     """
 
@@ -37,6 +38,7 @@ class Event:
     batch: int | None = None
     files: int = 0
     rows: int = 0
+    waits: int = 0
 
 
 Observer = Callable[[Event], None]
