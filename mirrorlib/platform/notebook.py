@@ -14,10 +14,20 @@ import os
 import re
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
-from mirrorlib.errors import ComputeError, ParameterError, StoppedError, first_few
+from mirrorlib.errors import ParameterError, StoppedError, first_few
+from mirrorlib.events import Observer
 from mirrorlib.ingest.options import Options
+from mirrorlib.operate.ledger import LedgerReport
+from mirrorlib.operate.lineage import lineage
+from mirrorlib.operate.overview import Overview, read_overview
+from mirrorlib.operate.status import StatusReport
+from mirrorlib.platform.home import Home
+from mirrorlib.platform.progress import show_in_cell
 from mirrorlib.platform.session import local_spark
 from mirrorlib.store import lend_azure_token
 from mirrorlib.tabular import Report
@@ -82,7 +92,7 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
     missing = [name for name in kinds if name not in names]
     if missing:
         msg = "the cell that is tagged parameters does not set it"
-        step = f"Add {first_few(missing)} to that cell, or take the notebook as it came."
+        step = f"Run that cell first; if it lacks {first_few(missing)}, take it as it came."
         raise ParameterError(msg, next_step=step)
     utilities = names.get("dbutils")
     said = {name: _said(utilities, name, names[name]) for name in kinds}
@@ -111,17 +121,62 @@ def get_spark(names: Mapping[str, Any], given: Mapping[str, Any]) -> SparkSessio
     return spark
 
 
-def require_local(names: Mapping[str, object]) -> None:
-    """Refuse a platform, for a notebook whose files are on the disk of the machine that it runs on.
+def need(names: Mapping[str, Any], cell: str, *wanted: str) -> None:
+    """See that a notebook has what an earlier cell of it makes: cells may be run in any order, and more than once.
 
     Raises:
-        ComputeError: the notebook runs on a platform, whose workers do not see that disk.
+        ParameterError: it has not; the cell to be run is named, by the heading that is above it.
 
     """
-    if (host := host_of(names)) != "local":
-        msg = "this notebook keeps its files on the disk of one machine, where its Spark has to be too"
-        step = "Run it on a machine of your own: docs/notebooks.md says how. The other notebooks run here."
-        raise ComputeError(msg, found=host, next_step=step)
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        msg = f"there is no {first_few(missing)} yet"
+        raise ParameterError(msg, next_step=f'Run the cell below "{cell}" first, then this one.')
+
+
+def progress(names: Mapping[str, Any]) -> AbstractContextManager[Observer]:
+    """Show below a cell how far each table is, while it runs; printed on Fabric, where nobody has seen it redrawn."""
+    return show_in_cell(live=host_of(names) != "fabric")
+
+
+def picture(given: Mapping[str, Any], spark: SparkSession | None = None) -> Overview:
+    """Show what came, when, and what stands: the page of a notebook's target, or what a derived table is made of."""
+    target, catalog, state = given["target"], given.get("catalog"), given.get("state")
+    if "sources" not in given:
+        return read_overview(target, catalog=catalog, state=state, spark=spark, allow_new=True)
+    if "/" not in target:
+        catalog, _, target = target.partition(".")
+    ways = lineage(target, catalog=catalog, state=state)
+    known = (
+        StatusReport(target=ways.target, tables=()),
+        LedgerReport(target=ways.target, batches=()),
+    )
+    return Overview(status=known[0], ledger=known[1], ways=ways)
+
+
+def find_home(names: Mapping[str, Any], own: str, given: Mapping[str, Any]) -> Home:
+    """Choose a place of its own for a notebook that publishes itself.
+
+    By default it is on the disk of this machine until its Python ends, and, in Fabric, in the default lakehouse.
+
+    Raises:
+        ParameterError: the folder has to be named, or the two cannot be used together.
+
+    """
+    host, fabric, folder = host_of(names), _fabric(names), given["folder"]
+    if folder is None and fabric is not None and host == "fabric":
+        folder = _onelake_address(fabric.runtime.context, "folder", f"Files/{own}")
+    if folder is None and host == "databricks":
+        msg = "the parameter folder has to name a place that every worker reaches"
+        step = f"Name a folder of a volume, dbfs:/Volumes/CATALOG/SCHEMA/VOLUME/{own}, and in schema CATALOG.SCHEMA."
+        raise ParameterError(msg, next_step=step)
+    return Home(folder=(folder or f"{_own_disk().name}/{own}").rstrip("/"), schema=given["schema"])
+
+
+@cache
+def _own_disk() -> TemporaryDirectory[str]:
+    """Make a folder that goes away with this Python."""
+    return TemporaryDirectory(prefix="mirrorlib-")
 
 
 def finish(names: Mapping[str, Any], report: Report) -> None:

@@ -19,7 +19,8 @@ from mirrorlib.tabular import Tabular, duration
 
 _DOING = {
     "list": "looking", "read": "reading", "plan": "planning", "create": "making the table", "rewrite": "rewriting",
-    "stage": "folding", "commit": "committing", "void": "voiding", "deliver": "delivering", "done": "done",
+    "stage": "folding", "try": "trying", "commit": "committing", "void": "voiding", "deliver": "delivering",
+    "done": "done",
 }  # fmt: skip
 _LINES = 15  # tables that are listed; a zone may have a thousand
 _BAR = 12  # characters
@@ -49,7 +50,7 @@ class _Course:
         self.coming = event.rows or self.coming
         if event.when == "before":
             self.doing = _DOING.get(event.step, self.doing)
-            if event.step == "read":
+            if event.waits:
                 self.waits, self.work = event.waits, event.files
         elif event.step == "list":
             self.doing = ""
@@ -89,9 +90,8 @@ class Board(Tabular):
             sum(getattr(one, what) for one in every) for what in ("done", "files", "rows")
         )
         spent = duration(time.monotonic() - self._began)
-        return [
-            f"Tables begun: {len(every):,}, through: {through:,}. Files: {files:,}. Rows: {rows:,}. Time: {spent}."
-        ]
+        held = "".join(f" {what}: {n:,}." for what, n in (("Files", files), ("Rows", rows)) if n)
+        return [f"Begun: {len(every):,}, through: {through:,}.{held} Time: {spent}."]
 
     def _cells(self, one: _Course) -> tuple[str, ...]:
         every = one.files + one.waits
@@ -128,11 +128,9 @@ class _Line(str):
 def show_in_cell(*, live: bool) -> Iterator[Observer]:
     """Give an observer that shows a board in a notebook's cell: *live* in one place, else printed now and then."""
     board, ended = Board(), threading.Event()
-    handle = None
-    if live:
-        from IPython.display import display  # a kernel's own
-
-        handle = display(board, display_id=True)  # type: ignore[no-untyped-call]  # IPython's own
+    handle, shell = None, sys.modules.get("IPython")  # which every kernel has imported
+    if live and shell is not None and shell.get_ipython() is not None:
+        handle = shell.display.display(board, display_id=True)
 
     def draw() -> None:
         while not ended.wait(_LIVE if handle else _PRINTED):

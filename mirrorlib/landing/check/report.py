@@ -213,7 +213,8 @@ class CheckReport(Report):
             f'<svg role="img" aria-label="When files came" width="100%" height="{36 * len(came)}">'
         )
         axis = f"When files came: {shown_moment(since)} to {shown_moment(until)} UTC"
-        return f'{Report._repr_html_(self)}<p>{axis}</p><div style="max-width:60rem">{figure}{"".join(drawn)}</svg></div>'
+        drawing = f'<div style="max-width:60rem">{figure}{"".join(drawn)}</svg></div>'
+        return f"{Report._repr_html_(self)}<p>{axis}</p>{drawing}"
 
 
 def _seconds(since: str, until: str) -> float:
