@@ -92,7 +92,7 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
     missing = [name for name in kinds if name not in names]
     if missing:
         msg = "the cell that is tagged parameters does not set it"
-        step = f"Run that cell first; if it lacks {first_few(missing)}, take it as it came."
+        step = f'Run the cell below "Parameters" first; if it lacks {first_few(missing)}, take it as it came.'
         raise ParameterError(msg, next_step=step)
     utilities = names.get("dbutils")
     said = {name: _said(utilities, name, names[name]) for name in kinds}
