@@ -94,6 +94,8 @@ def test_every_id_is_that_of_an_item_or_means_this_workspace(wheel: Path, tmp_pa
         "propagate_keys",
         "check_landing_zone",
         "status",
+        "self_test",
+        "tour",
     ],
 )
 def test_a_notebook_says_the_same_in_fabrics_form(wheel: Path, tmp_path: Path, name: str) -> None:
