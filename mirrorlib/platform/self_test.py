@@ -7,6 +7,7 @@ is removed after a failure too.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _LOADED = [(1, "a"), (2, "b"), (3, "c")]
 _MERGED = [(1, "a"), (2, "B"), (4, "d")]  # 2 updated, 3 deleted, 4 inserted
 _SAID = 500  # characters of what a platform says
+_LOG = logging.getLogger("mirrorlib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,15 +115,38 @@ def _leave_out(step: str, lacking: list[str]) -> Step | None:
 
 def _try(step: str, action: Callable[[], None], observe: Observer) -> Step:
     """Take a step; what it raises is what was refused."""
-    began, said = time.perf_counter(), ""
+    began, said, heard = time.perf_counter(), "", _Heard()
     observe(Event(table=step, step="try", when="before"))
+    _LOG.addHandler(heard)
     try:
         action()
     except Exception as exc:  # noqa: BLE001  # whatever a platform refuses is what the report is for
-        said = str(exc) if isinstance(exc, MirrorError) else first_line(exc, _SAID)
+        own = str(exc) if isinstance(exc, MirrorError) else ""
+        said = " ".join(filter(None, (own, *heard.words, _words(exc))))
+    finally:
+        _LOG.removeHandler(heard)
     observe(Event(table=step, step="done", when="after"))
     seconds = round(time.perf_counter() - began, 3)
     return Step(step=step, outcome="refused" if said else "ok", seconds=seconds, said=said)
+
+
+class _Heard(logging.Handler):
+    """What a platform has said before it was told in our words: errors that the log was given."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.words: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep an error's words."""
+        if record.exc_info and record.exc_info[1] is not None:
+            self.words.append(_words(record.exc_info[1]))
+
+
+def _words(exc: BaseException) -> str:
+    """Say what a platform's error says, or the one that ours was made of."""
+    cause = exc.__cause__ if isinstance(exc, MirrorError) else exc
+    return f"It said: {first_line(cause, _SAID)}" if cause is not None else ""
 
 
 @dataclass(slots=True)
@@ -233,7 +258,7 @@ class _Trial:
         report = apply_zone(self.spark, self.home.landing, **self.home.tables)
         (table,) = report.tables
         if not report.ok:
-            raise StoppedError(table.reason, next_step="")
+            raise StoppedError(table.reason.rstrip("."), next_step="")
         return table.version
 
     def _expect(self, table: str, rows: list[tuple[int, str]]) -> None:

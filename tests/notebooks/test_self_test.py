@@ -58,6 +58,7 @@ def test_what_is_refused_is_told_and_what_was_made_is_removed(
     assert not report.ok
     assert ("ok", "ok", "refused", "left out") == tuple(outcomes.values())[:4]
     assert ("load", "ok") == (refused.step, outcomes["remove"])
-    assert "no_such_schema" in refused.said
+    assert "the catalog or its schema is not there" in refused.said
+    assert "It said: [SCHEMA_NOT_FOUND]" in refused.said
     assert "merge: it needs: load." in report.notes()
     assert [] == [*tmp_path.iterdir()]
