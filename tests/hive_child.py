@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mirrorlib
+from mirrorlib.platform.self_test import self_test as try_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,11 +86,20 @@ def reset(spark: SparkSession) -> None:
     mirrorlib.reset(spark, "bronze", "dbo/Orders", **STATE)
 
 
+def self_test(spark: SparkSession) -> list[str]:
+    """Try all that a platform is asked for, in both schemas; give what was refused."""
+    report = try_out(
+        spark, str(FOLDER / "own"), "spark_catalog.bronze", other="spark_catalog.silver"
+    )
+    return [f"{one.step}: {one.outcome}. {one.said}" for one in report.steps if one.outcome != "ok"]
+
+
 def main() -> None:
     """Take the steps."""
     spark = session()
+    every = (schemas, apply, derive, export, rows, drop, reset, self_test)
     for name in sys.argv[2:]:
-        step = {f.__name__: f for f in (schemas, apply, derive, export, rows, drop, reset)}[name]
+        step = {f.__name__: f for f in every}[name]
         sys.stdout.write(f"step {json.dumps(step(spark))}\n")
 
 

@@ -199,6 +199,20 @@ def test_propagate_keys_keeps_a_table_with_the_keys_that_survive(
     assert "Derived tables" in unescape(second.shown("text/html")[-1])
 
 
+@pytest.mark.smoke
+def test_the_self_test_is_well_and_leaves_nothing(papers: Reader, tmp_path: Path) -> None:
+    """Every step, on the Spark of this suite, by the paths of a folder."""
+    papers.start_spark()
+
+    paper = papers.run("self_test", folder=str(tmp_path))
+
+    progress, report = paper.shown()
+    assert "Begun: 10, through: 10." in progress
+    assert 10 == report.count(" ok ")
+    assert "The run is well." in paper.printed
+    assert [] == [*tmp_path.iterdir()]
+
+
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_the_tour_goes_the_whole_way(papers: Reader, tmp_path: Path) -> None:
