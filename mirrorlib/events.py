@@ -14,6 +14,9 @@ from typing import Any, Literal
 _PLAIN = {*vars(logging.makeLogRecord({})), "asctime", "message", "taskName"}
 STOPPED = frozenset({"blocked", "failed"})
 LOG = logging.getLogger(__name__)  # what it is given is told to every handler that listens there
+LOG.addHandler(
+    logging.NullHandler()
+)  # where nobody listens, Python would print what the report says already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +29,9 @@ class Event:
             clean.
         when: "before" or "after".
         batch: the batch's number, None while there is none.
-        files: change files in the batch (for list: files that wait).
+        files: change files in the batch (for list: files that the folder shows).
         rows: rows in the batch.
+        waits: for read, how many files are still to be read or applied, this batch's included.
 
     """
 
@@ -37,6 +41,7 @@ class Event:
     batch: int | None = None
     files: int = 0
     rows: int = 0
+    waits: int = 0
 
 
 Observer = Callable[[Event], None]

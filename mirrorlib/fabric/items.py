@@ -30,13 +30,15 @@ _SCHEDULES = (
 )
 _NAMESPACE = uuid.UUID("3f2d3c5e-3a86-4c4b-9a3e-52a2a3c3f7d1")  # of our ids, whatever it is
 _HOME = "mirrorlib"
-_NOTEBOOKS = {  # the tour starts a Spark of its own
+_NOTEBOOKS = {
     "initial_load": "Load every table of a landing zone for the first time.",
     "incremental_apply": "Apply new change files, each exactly once.",
     "export_feed": "Deliver the change feed to one consumer.",
     "propagate_keys": "Keep a table that is made of others, with the keys that survive.",
     "check_landing_zone": "Review a landing zone as a strict reader.",
     "status": "Show how tables stand, and what was applied.",
+    "self_test": "Try what this workspace lets through, with tables of its own.",
+    "tour": "Go the whole way on real data.",
 }
 _PIPELINES = ("initial_load", "incremental_apply")
 _SCHEDULED = "incremental_apply"

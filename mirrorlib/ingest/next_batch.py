@@ -99,7 +99,7 @@ def open_next(
             waiting = "1 file waits" if count == 1 else f"{count:,} files wait"
             reason = f"{waiting} for the next run."
             return replace(coming, state="behind", reason=reason, file=None, error=None)
-        with work.step("read", clock, files=len(files)):
+        with work.step("read", clock, files=len(files), waits=len(every)):
             files, prepared = _prepare(
                 work, standing, files, every, suspects, divisible=not replaces
             )

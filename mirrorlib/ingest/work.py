@@ -89,12 +89,13 @@ class Work:
         plan: Plan | None = None,
         files: int = 0,
         rows: int = 0,
+        waits: int = 0,
     ) -> Iterator[None]:
         """Tell the observer about a step and add its seconds to *clock*."""
         batch = plan.batch if plan else None
         event = Event(
-            table=self.table, step=name, when="before", batch=batch, files=files, rows=rows
-        )
+            table=self.table, step=name, when="before", batch=batch, files=files, rows=rows, waits=waits
+        )  # fmt: skip
         self.observe(event)
         began = time.perf_counter()
         yield

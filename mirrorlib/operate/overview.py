@@ -100,8 +100,10 @@ class Overview(Report):
             page = make_page(self)
         except MirrorError as exc:
             return f"{Report._repr_html_(self)}<p>{escape(str(exc))}</p>"
-        style = "width:100%;height:80vh;min-height:30rem;border:0"
-        frame = f'<iframe title="Status" style="{style}" srcdoc="{escape(page)}"></iframe>'
+        style = "width:100%;height:80vh;min-height:20rem;border:0"
+        # As high as the page is, up to what one scrolls through; where a host lets no script run it stays as it is.
+        grow = "this.style.height=Math.min(this.contentDocument.body.offsetHeight+8,1800)+'px'"
+        frame = f'<iframe title="Status" style="{style}" onload="{grow}" srcdoc="{escape(page)}"></iframe>'
         return frame + (self.kept._repr_html_() if self.kept else "")
 
 

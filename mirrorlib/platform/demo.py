@@ -55,7 +55,7 @@ def run_demo(folder: str | Path) -> None:
     zone, target = _begin(Path(folder))
     data = read_price_paid(find_data())
     additions, changes = split(data)
-    published = publish_all(zone, additions, changes)
+    published = len(publish_all(zone, additions, changes))
     _say(
         f"Published {data.num_rows:,} rows of HM Land Registry's price paid register "
         f"as {published} change files:",
@@ -73,7 +73,7 @@ def run_demo(folder: str | Path) -> None:
         raise MirrorError(msg, table=TABLE, next_step="Please report this.")
     _say("", f"The Delta table has {rows:,} rows: every addition, and every change, once.")
     more = some_changes(additions)
-    publish(zone, more)
+    publish(zone, more, "made up")
     _say(
         "",
         f"Published {more.num_rows} more changes, made up for this demo: "
@@ -121,17 +121,15 @@ def read_price_paid(path: Path) -> pa.Table:
     return data.set_column(place, "date_of_transfer", data.column(place).cast(pa.date32()))
 
 
-def publish_all(zone: Path, additions: pa.Table, changes: pa.Table) -> int:
-    """Publish the initial load and the changes; return how many files that are."""
+def publish_all(zone: str | Path, additions: pa.Table, changes: pa.Table) -> list[str | None]:
+    """Publish the initial load and the changes, once however often it is called; return the files."""
     parts = [*_cut(additions, _INITIAL_FILES), *_cut(changes, _CHANGE_FILES)]
-    for part in parts:
-        publish(zone, part)
-    return len(parts)
+    return [publish(zone, part, f"register {number}") for number, part in enumerate(parts)]
 
 
-def publish(zone: Path, rows: pa.Table) -> None:
-    """Publish one change file."""
-    LandingZoneWriter(zone).table(TABLE, keys=[KEY]).write(rows)
+def publish(zone: str | Path, rows: pa.Table, batch_id: str) -> str | None:
+    """Publish one change file, which is there already where its batch was published before; return its name."""
+    return LandingZoneWriter(zone).table(TABLE, keys=[KEY]).write(rows, batch_id=batch_id).file
 
 
 def some_changes(rows: pa.Table) -> pa.Table:

@@ -13,11 +13,24 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cache
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from mirrorlib.errors import ComputeError, ParameterError, StoppedError, first_few
+from mirrorlib.errors import ParameterError, StoppedError, first_few
+from mirrorlib.events import Observer
 from mirrorlib.ingest.options import Options
+from mirrorlib.operate.ledger import LedgerReport
+from mirrorlib.operate.lineage import lineage
+from mirrorlib.operate.overview import Overview, read_overview
+from mirrorlib.operate.status import StatusReport
+from mirrorlib.platform.home import Home
+from mirrorlib.platform.parameters import Kind, Place, read_options, read_parameter
+from mirrorlib.platform.progress import show_in_cell
 from mirrorlib.platform.session import local_spark
 from mirrorlib.store import lend_azure_token
 from mirrorlib.tabular import Report
@@ -27,28 +40,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Host = Literal["databricks", "fabric", "local"]
-Kind: TypeAlias = Any  # as in an annotation: `str`, `int | None`, `Literal["a", "b"]`
 Utilities: TypeAlias = Any  # what `dbutils` and `notebookutils` are
-# What each is, as a text, and as a value.
-_SINGLE: Mapping[Kind, tuple[str, str, tuple[type, ...]]] = {
-    str: ("a text that is not empty", r"(?s).+", ()),
-    int: ("a whole number", r"-?[0-9]+", (int,)),
-    float: ("a number", r"-?[0-9]+(\.[0-9]+)?", (int, float)),
-    bool: ("true or false", r"(?ai)true|false", (bool,)),
-}
 _ONELAKE = "onelake.dfs.fabric.microsoft.com"
 _FOLDERS = ("Files", "Tables")  # of a lakehouse
 # SQLite would take the path for one of the driver's own disk, which goes with the session, or lock and write in place
 # on a mount of OneLake.
 _SQLITE = re.compile(r"jdbc:sqlite:(//)?(\./)?(/lakehouse/default/)?(Files|Tables)(/|$)")
-_LONGEST = 200  # characters of a wrong value that are shown
+_LONGEST = 1_000  # characters of what a platform says
 _EXIT_LIMIT = 1_000_000  # characters that every host takes as a notebook's value
-
-
-class Place(str):
-    """The kind of one of several places; names of tables are never taken for some."""
-
-    __slots__ = ()
 
 
 def host_of(names: Mapping[str, object]) -> Host:
@@ -82,7 +81,7 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
     missing = [name for name in kinds if name not in names]
     if missing:
         msg = "the cell that is tagged parameters does not set it"
-        step = f"Add {first_few(missing)} to that cell, or take the notebook as it came."
+        step = f'Run the cell below "Parameters" first; if it lacks {first_few(missing)}, take it as it came.'
         raise ParameterError(msg, next_step=step)
     utilities = names.get("dbutils")
     said = {name: _said(utilities, name, names[name]) for name in kinds}
@@ -91,7 +90,7 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
         if kind is Options:
             found |= _options_of(name, said[name], kinds)
         else:
-            found[name] = _read(name, said[name], kind)
+            found[name] = read_parameter(name, said[name], kind)
     fabric = _fabric(names)
     if utilities is None and fabric is not None:
         known = ("AZURE_STORAGE_", "AZURE_CLIENT_", "AZURE_FEDERATED_")  # as whom to open OneLake
@@ -111,17 +110,62 @@ def get_spark(names: Mapping[str, Any], given: Mapping[str, Any]) -> SparkSessio
     return spark
 
 
-def require_local(names: Mapping[str, object]) -> None:
-    """Refuse a platform, for a notebook whose files are on the disk of the machine that it runs on.
+def need(names: Mapping[str, Any], cell: str, *wanted: str) -> None:
+    """See that a notebook has what an earlier cell of it makes: cells may be run in any order, and more than once.
 
     Raises:
-        ComputeError: the notebook runs on a platform, whose workers do not see that disk.
+        ParameterError: it has not; the cell to be run is named, by the heading that is above it.
 
     """
-    if (host := host_of(names)) != "local":
-        msg = "this notebook keeps its files on the disk of one machine, where its Spark has to be too"
-        step = "Run it on a machine of your own: docs/notebooks.md says how. The other notebooks run here."
-        raise ComputeError(msg, found=host, next_step=step)
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        msg = f"there is no {first_few(missing)} yet"
+        raise ParameterError(msg, next_step=f'Run the cell below "{cell}" first, then this one.')
+
+
+def progress(names: Mapping[str, Any]) -> AbstractContextManager[Observer]:
+    """Show below a cell how far each table is, while it runs; printed on Fabric, where nobody has seen it redrawn."""
+    return show_in_cell(live=host_of(names) != "fabric")
+
+
+def picture(given: Mapping[str, Any], spark: SparkSession | None = None) -> Overview:
+    """Show what came, when, and what stands: the page of a notebook's target, or what a derived table is made of."""
+    target, catalog, state = given["target"], given.get("catalog"), given.get("state")
+    if "sources" not in given:
+        return read_overview(target, catalog=catalog, state=state, spark=spark, allow_new=True)
+    if "/" not in target:
+        catalog, _, target = target.partition(".")
+    ways = lineage(target, catalog=catalog, state=state)
+    known = (
+        StatusReport(target=ways.target, tables=()),
+        LedgerReport(target=ways.target, batches=()),
+    )
+    return Overview(status=known[0], ledger=known[1], ways=ways)
+
+
+def find_home(names: Mapping[str, Any], own: str, given: Mapping[str, Any]) -> Home:
+    """Choose a place of its own for a notebook that publishes itself.
+
+    By default it is on the disk of this machine until its Python ends, and, in Fabric, in the default lakehouse.
+
+    Raises:
+        ParameterError: the folder has to be named, or the two cannot be used together.
+
+    """
+    host, fabric, folder = host_of(names), _fabric(names), given["folder"]
+    if folder is None and fabric is not None and host == "fabric":
+        folder = _onelake_address(fabric.runtime.context, "folder", f"Files/{own}")
+    if folder is None and host == "databricks":
+        msg = "the parameter folder has to name a place that every worker reaches"
+        step = f"Name a folder of a volume, dbfs:/Volumes/CATALOG/SCHEMA/VOLUME/{own}, and in schema CATALOG.SCHEMA."
+        raise ParameterError(msg, next_step=step)
+    return Home(folder=(folder or f"{_own_disk().name}/{own}").rstrip("/"), schema=given["schema"])
+
+
+@cache
+def _own_disk() -> TemporaryDirectory[str]:
+    """Make a folder that goes away with this Python."""
+    return TemporaryDirectory(prefix="mirrorlib-")
 
 
 def finish(names: Mapping[str, Any], report: Report) -> None:
@@ -138,6 +182,39 @@ def finish(names: Mapping[str, Any], report: Report) -> None:
         utilities.notebook.exit(value)
     else:
         sys.stdout.write("The run is well.\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Trial(Report):
+    """What became of steps that were tried one after the other: their names, seconds, and what stood in the way."""
+
+    columns: ClassVar = ("step", "outcome", "seconds")
+    steps: list[tuple[str, float, str]] = field(default_factory=list)
+
+    def take(self, step: Callable[[], object]) -> None:
+        """Try a step; whatever it raises is told, and those behind it are tried all the same."""
+        began, said = time.perf_counter(), ""
+        try:
+            step()
+        except Exception as exc:  # noqa: BLE001  # whatever a platform refuses is what this is for
+            causes = dict.fromkeys(str(one) for one in (exc, exc.__cause__) if one is not None)
+            said = " ".join(causes)[:_LONGEST] or type(exc).__name__
+        self.steps.append((step.__name__, round(time.perf_counter() - began, 3), said))
+
+    @property
+    def ok(self) -> bool:
+        """Say whether nothing was refused."""
+        return not any(said for _, _, said in self.steps)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a step."""
+        return [
+            (name, "refused" if said else "ok", f"{took:.1f}") for name, took, said in self.steps
+        ]
+
+    def notes(self) -> list[str]:
+        """Say what stood in the way."""
+        return [f"{name}: {said}" for name, _, said in self.steps if said]
 
 
 def check(report: Report) -> None:
@@ -193,25 +270,6 @@ def _onelake_address(about: Mapping[str, str | None], name: str, value: str) -> 
     return f"{value.removesuffix(place)}abfss://{workspace}@{_ONELAKE}/{lakehouse}/{place}"
 
 
-def read_options(value: object, name: str = "options") -> dict[str, Any]:
-    """Read options of `apply` from JSON, each as its kind; `tables` is none of them.
-
-    Raises:
-        ParameterError: it is no JSON mapping, an option is not known, or its value is not what is expected.
-
-    """
-    kinds = {one: kind for one, kind in get_type_hints(Options).items() if one != "tables"}
-    expected = 'a JSON mapping of options of `apply`, such as {"max_bytes": 500000000}'
-    options = _json(name, value or "{}", expected)
-    if not isinstance(options, dict):
-        raise _wrong(name, value, expected)
-    unknown = [one for one in options if one not in kinds]
-    if unknown:
-        msg = f"{first_few(unknown)} is no option of `apply`"
-        raise ParameterError(msg, next_step=f"There are {', '.join(kinds)}.")
-    return {one: _read(one, given, kinds[one]) for one, given in options.items()}
-
-
 def _options_of(name: str, value: object, kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Read options, and refuse one that has a parameter of its own: nobody could say which of the two counts."""
     more = read_options(value, name)
@@ -229,86 +287,3 @@ def _said(utilities: Utilities, name: str, default: object) -> object:
     text = "" if default is None else default if isinstance(default, str) else json.dumps(default)
     utilities.widgets.text(name, text)
     return utilities.widgets.get(name)
-
-
-def _read(name: str, value: object, kind: Kind) -> object:
-    """Read one value."""
-    if isinstance(value, str):
-        value = value.strip()
-    words = get_args(kind)
-    origin: object = get_origin(kind)
-    if kind == list[str]:
-        return _list(name, value)
-    if kind == list[Place]:
-        if found := _list(name, value):
-            return found
-        raise _wrong(name, value, "at least one place: a JSON list of them, or one")
-    if origin is dict:
-        return _mapping(name, value)
-    if origin is Literal:
-        if isinstance(value, str) and value in words:
-            return value
-        raise _wrong(name, value, f"one of {', '.join(words)}")
-    if words:  # one of several kinds
-        return _first_that_reads(name, value, words)
-    return _single(name, value, kind)
-
-
-def _first_that_reads(name: str, value: object, kinds: Sequence[Kind]) -> object:
-    """Read a value as the first kind that it can be; what it could be is said where it is none."""
-    if value in (None, "") and type(None) in kinds:
-        return None
-    wrong = []
-    for kind in kinds:
-        if kind is not type(None):
-            try:
-                return _read(name, value, kind)
-            except ParameterError as exc:
-                wrong.append(exc.reason.partition(" has to be ")[2])
-    raise _wrong(name, value, " or ".join(wrong))
-
-
-def _single(name: str, value: object, kind: Kind) -> object:
-    """Read a text, a number or a flag."""
-    expected, pattern, types = _SINGLE[kind]
-    if isinstance(value, str) and re.fullmatch(pattern, value):
-        return value.lower() == "true" if kind is bool else kind(value)
-    if isinstance(value, types) and isinstance(value, bool) == (kind is bool):
-        return kind(value)
-    raise _wrong(name, value, expected)
-
-
-def _list(name: str, value: object) -> list[str]:
-    """Read JSON, one bare name, or nothing."""
-    if value in (None, ""):
-        return []
-    if isinstance(value, str) and not value.startswith(("[", "{")):
-        return [value]
-    expected = 'a JSON list of texts, such as ["dbo/orders", "dbo/items"], or one name'
-    found = _json(name, value, expected)
-    if isinstance(found, (list, tuple)) and all(isinstance(one, str) and one for one in found):
-        return list(found)
-    raise _wrong(name, value, expected)
-
-
-def _mapping(name: str, value: object) -> dict[str, list[str]]:
-    """Read JSON: a list of texts for each table."""
-    expected = 'a JSON mapping of tables to lists, such as {"dbo/orders": ["id"]}'
-    found = _json(name, value, expected)
-    if isinstance(found, dict) and all(isinstance(one, list) and one for one in found.values()):
-        return {str(table): _list(name, one) for table, one in found.items()}
-    raise _wrong(name, value, expected)
-
-
-def _json(name: str, value: object, expected: str) -> object:
-    """Read JSON where a value is text."""
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except ValueError as exc:
-        raise _wrong(name, value, expected) from exc
-
-
-def _wrong(name: str, value: object, expected: str) -> ParameterError:
-    msg = f"the parameter {name} has to be {expected}"
-    found = f"{type(value).__name__} {ascii(value)[:_LONGEST]}"
-    return ParameterError(msg, found=found)

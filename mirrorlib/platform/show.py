@@ -7,21 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 
 try:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
+    from rich.live import Live
     from rich.markup import escape
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TaskID,
-        TextColumn,
-        TimeElapsedColumn,
-    )
     from rich.table import Table
     from rich.text import Text
 except ImportError:  # the bare wheel on a platform: reports print themselves
@@ -31,7 +22,8 @@ else:
 
 from collections.abc import Iterator
 
-from mirrorlib.events import Event, Observer, unobserved
+from mirrorlib.events import Observer, unobserved
+from mirrorlib.platform.progress import Board
 from mirrorlib.tabular import Cell, Tabular
 
 _WORDS = {
@@ -44,14 +36,6 @@ _WORDS = {
     "bold red": ("failed", "refused", "expired", "different", "not verified"),
 }
 _COLOURS = {word: colour for colour, words in _WORDS.items() for word in words}
-_DOING = {
-    "list": "looking",
-    "read": "reading",
-    "stage": "folding",
-    "commit": "committing",
-    "void": "voiding",
-    "deliver": "delivering",
-}
 
 
 def show_report(report: Tabular) -> None:
@@ -61,51 +45,31 @@ def show_report(report: Tabular) -> None:
         sys.stdout.flush()
         return
     console = Console()
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    # Only the first column, a table's name, may fold.
-    for place, name in enumerate(report.header()):
-        table.add_column(escape(name), no_wrap=place > 0, overflow="fold")
-    for row in report.rows():
-        table.add_row(*[_coloured(cell) for cell in row])
-    console.print(table)
+    console.print(_drawn(report))
     for note in report.notes():
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
 def show_progress(*, quiet: bool = False) -> Iterator[Observer]:
-    """Give an observer that draws one bar a table in work, and nothing where nobody looks."""
+    """Give an observer that draws a line for each table in work, and nothing where nobody looks."""
     if quiet or not (HAS_RICH and sys.stderr.isatty()):
         yield unobserved
         return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("files  {task.fields[doing]}"),
-        TimeElapsedColumn(),
-    )
-    tasks: dict[str, TaskID] = {}
-    lock = threading.Lock()  # events come from several threads
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    board = Board()
+    console = Console(stderr=True)
+    with Live(get_renderable=lambda: _drawn(board), console=console, transient=True):
+        yield board.observe
 
-        def observe(event: Event) -> None:
-            with lock:
-                if event.table not in tasks:
-                    tasks[event.table] = progress.add_task(
-                        escape(event.table), total=None, doing=""
-                    )
-            task = tasks[event.table]
-            if event.when == "before" and event.step in _DOING:
-                rows = f" {event.rows:,} rows" if event.rows else ""
-                progress.update(task, doing=f"{_DOING[event.step]}{rows}")
-            elif event.step == "read":
-                progress.update(task, total=event.files)
-            elif event.step == "done" and event.when == "after":
-                progress.update(task, advance=event.files)
 
-        yield observe
+def _drawn(report: Tabular) -> Table:
+    """Draw the rows of a report; only the first column, a table's name, may fold."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(report.header()):
+        table.add_column(escape(name), no_wrap=place > 0, overflow="fold")
+    for row in report.rows():
+        table.add_row(*[_coloured(cell) for cell in row])
+    return table
 
 
 def _coloured(cell: str) -> Text:

@@ -202,7 +202,7 @@ def test_every_job_runs_one_after_the_other(
     done["export_feed"] = runner.run("export_feed", compute=compute)
     done["incremental_apply"] = runner.run("incremental_apply", compute=compute)
     if compute == "classic":
-        done["propagate_keys"] = runner.run("propagate_keys")
+        done |= {key: runner.run(key) for key in ("propagate_keys", "self_test")}
 
     assert {} == {key: runs for key, runs in done.items() if "failed" in states(runs).values()}
     for table in ("orders", "items"):

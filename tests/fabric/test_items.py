@@ -81,7 +81,7 @@ def test_every_id_is_that_of_an_item_or_means_this_workspace(wheel: Path, tmp_pa
         for guid in GUID.findall(content.decode())
     }
 
-    assert 10 == len(known)
+    assert 12 == len(known)
     assert found <= {*known, HERE}
 
 
@@ -94,6 +94,8 @@ def test_every_id_is_that_of_an_item_or_means_this_workspace(wheel: Path, tmp_pa
         "propagate_keys",
         "check_landing_zone",
         "status",
+        "self_test",
+        "tour",
     ],
 )
 def test_a_notebook_says_the_same_in_fabrics_form(wheel: Path, tmp_path: Path, name: str) -> None:
@@ -410,7 +412,7 @@ def test_fabric_cicd_publishes_them_and_they_name_each_other(
         server.server_close()
 
     items = {(item["type"], item["displayName"]): item for item in handler.items.values()}
-    assert 10 == len(items)
+    assert 12 == len(items)
     pipeline = parts_of(items["DataPipeline", "mirrorlib incremental apply"])
     notebook = items["Notebook", "mirrorlib incremental apply"]["id"]
     assert notebook.encode() in pipeline["pipeline-content.json"]

@@ -27,6 +27,7 @@ TRIED = {
     "propagate_keys",
     "check_landing_zone",
     "status",
+    "self_test",
     "tour",
 }
 
@@ -64,7 +65,8 @@ def test_incremental_apply_leaves_the_tables_that_apply_leaves(
     for table, rows in {"dbo/orders": [{"id": 1, "v": "A"}], "items": [{"id": 7}]}.items():
         assert rows == read_rows(spark, f"{target}/{table}")
         assert rows == read_rows(spark, tmp_path / "other" / table)
-    (shown,) = paper.shown()
+    progress, shown, _ = paper.shown()
+    assert "Begun: 2, through: 2. Files: 3. Rows: 5." in progress
     first, _, *lines = [line.split()[0] for line in shown.splitlines()]
     assert ["table", "dbo/orders", "items", "merge:", "overwrite:"] == [first, *sorted(lines)]
     assert "<table>" in paper.shown("text/html")[0]
@@ -81,9 +83,10 @@ def test_a_stopped_table_is_shown_and_then_fails_the_run(
 
     error, paper = papers.fail("incremental_apply", landing_zone=str(zone), target=target)
 
-    assert ("StoppedError", 1) == (error.ename.rpartition(".")[2], len(paper.shown()))
+    assert ("StoppedError", 3) == (error.ename.rpartition(".")[2], len(paper.shown()))
     assert "items is blocked" in error.evalue
-    assert "blocked" in paper.shown()[0]
+    assert "blocked" in paper.shown()[1]
+    assert "1 of 2 tables stopped." in unescape(paper.shown("text/html")[-1])
     assert {"dbo/orders": "current", "items": "blocked"} == {
         table.table: table.state for table in mirrorlib.status(target).tables
     }
@@ -165,8 +168,8 @@ def test_the_initial_load_and_the_export_deliver_every_row(
     error, _ = papers.fail("export_feed", keys=keys, **one, **other)
 
     assert [{"id": 1, "v": "A"}] == read_rows(spark, tmp_path / "copy" / "dbo" / "orders")
-    assert "items" in again.shown()[0]
-    assert "orders" not in again.shown()[0]
+    assert "items" in again.shown()[1]
+    assert "orders" not in again.shown()[1]
     assert "nothing" in error.evalue
     assert "dbo/orders is" not in error.evalue
 
@@ -189,16 +192,61 @@ def test_propagate_keys_keeps_a_table_with_the_keys_that_survive(
     second = papers.run("propagate_keys", **given)
 
     assert [{"order_id": 1, "v": "A"}] == read_rows(spark, made)
-    kept, report = first.shown()
+    kept, _, report, _ = first.shown()
     assert "order_id" in kept
     assert "Its primary key: order_id." in report
-    assert "row-wise" in second.shown()[1]
+    assert "row-wise" in second.shown()[2]
+    assert "Derived tables" in unescape(second.shown("text/html")[-1])
+
+
+@pytest.fixture
+def schemas(spark: SparkSession, tmp_path: Path) -> Iterator[list[str]]:
+    """Make two in Spark's own catalog."""
+    names = ["self_test", "self_test_other"]
+    for name in names:
+        spark.sql(f"CREATE SCHEMA {name} LOCATION '{tmp_path}/{name}'")
+    yield [f"spark_catalog.{name}" for name in names]
+    for name in names:
+        spark.sql(f"DROP SCHEMA {name} CASCADE")
+
+
+@pytest.mark.smoke
+def test_the_self_test_is_well_and_leaves_nothing(papers: Reader, tmp_path: Path) -> None:
+    """Every step, on the Spark of this suite, by the paths of a folder."""
+    papers.start_spark()
+
+    paper = papers.run("self_test", folder=str(tmp_path))
+
+    (report,) = paper.shown()
+    assert 7 == report.count(" ok ")
+    assert "The run is well." in paper.printed
+    assert [] == [*tmp_path.iterdir()]
+
+
+@pytest.mark.thorough
+def test_the_self_test_goes_across_schemas_and_goes_on_behind_what_is_refused(
+    papers: Reader, spark: SparkSession, schemas: list[str], tmp_path: Path
+) -> None:
+    """Tables are gone afterwards, too; what was refused fails the run, and is told by its step."""
+    papers.start_spark()
+    folder, (schema, other) = str(tmp_path / "volume"), schemas
+
+    paper = papers.run("self_test", folder=folder, schema=schema, other=other)
+    error, refused = papers.fail("self_test", folder=folder, schema="spark_catalog.no_such_schema")
+
+    assert 7 == paper.shown()[0].count(" ok ")
+    outcomes = [line.split()[:2] for line in refused.shown()[0].splitlines()[2:9]]
+    assert [["write_once", "ok"], ["load", "refused"]] == outcomes[:2]
+    assert ["remove", "ok"] == outcomes[-1]
+    assert "the catalog or its schema is not there" in error.evalue
+    assert [] == [*(tmp_path / "volume").iterdir()]
+    assert [] == [row for name in schemas for row in spark.sql(f"SHOW TABLES IN {name}").collect()]
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_the_tour_goes_the_whole_way(papers: Reader, tmp_path: Path) -> None:
-    """From change files to a consumer and a derived table, on real data, with nothing prepared."""
+    """From change files to a consumer and a derived table, on real data; gone a second time, it changes nothing."""
     papers.start_spark()
 
     paper = papers.run("tour", folder=str(tmp_path))
@@ -209,3 +257,12 @@ def test_the_tour_goes_the_whole_way(papers: Reader, tmp_path: Path) -> None:
     ]
     assert 1 == sum("<iframe" in shown for shown in paper.shown("text/html"))
     assert "Its partition key: transaction_id." in "".join(paper.shown())
+    tables = mirrorlib.ledger(tmp_path / "tables"), mirrorlib.consumers(tmp_path / "tables").streams
+
+    papers.run("tour", folder=str(tmp_path))
+
+    again = mirrorlib.ledger(tmp_path / "tables"), mirrorlib.consumers(tmp_path / "tables").streams
+    assert [str(tables[0]), [(s.table, s.position, s.rows) for s in tables[1]]] == [
+        str(again[0]),
+        [(s.table, s.position, s.rows) for s in again[1]],
+    ]

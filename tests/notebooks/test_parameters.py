@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import contextlib
 import inspect
 import json
@@ -28,12 +29,12 @@ import mirrorlib
 from mirrorlib.cli.main import make_parser
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.derived.run import derive_table
-from mirrorlib.errors import ComputeError, ParameterError, StoppedError
+from mirrorlib.errors import ParameterError, StoppedError
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.ingest.run import apply_zone
 from mirrorlib.platform import notebook
-from mirrorlib.platform.notebook import Place, finish, host_of, resolve
+from mirrorlib.platform.notebook import Place, find_home, finish, host_of, resolve
 from mirrorlib.store import open_store
 from papers import FOLDER, NAMES, cells
 
@@ -167,7 +168,7 @@ def test_a_wrong_value_is_named_with_what_is_expected(
 
 def test_a_parameter_that_the_cell_lacks_is_named() -> None:
     """As when a host has thrown the cell away."""
-    with pytest.raises(ParameterError, match=r"does not set it.*Add b, c"):
+    with pytest.raises(ParameterError, match=r"does not set it.*lacks b, c"):
         resolve({"a": 1}, a=int, b=int, c=int)
 
 
@@ -450,6 +451,7 @@ def command(name: str) -> argparse.ArgumentParser:
     return found
 
 
+OURS = {"spark", "transform", "observe"}  # nobody hands them over
 FUNCTIONS = {
     "initial_load": "apply",
     "incremental_apply": "apply",
@@ -499,7 +501,7 @@ OTHERS: dict[
 }
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one != "tour"])
+@pytest.mark.parametrize("name", [one for one in NAMES if one in FUNCTIONS])
 def test_what_a_job_hands_over_arrives_at_the_function(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -520,27 +522,122 @@ def test_what_a_job_hands_over_arrives_at_the_function(
     (given,) = calls
     expected = {key: value for key, (_, value) in wanted.items()}
     expected |= expected.pop("options", {})  # type: ignore[arg-type, call-overload]  # a mapping
-    assert expected == {key: given[key] for key in given if key not in {"spark", "transform"}}
+    assert expected == {key: given[key] for key in given if key not in OURS}
     own = {key: default for key, default in defaults(name).items() if key != "options"}
     assert [] == [key for key, default in own.items() if default == expected[key]]
 
 
-@pytest.mark.parametrize("utilities", ["dbutils", "notebookutils"])
-def test_the_tour_stops_on_a_platform(utilities: str) -> None:
-    """Its folder would be on the driver's disk; it says where to run it, before it makes one."""
-    cell = cells("tour")[3]
-    names = {"folder": "", utilities: databricks({})[0]["dbutils"]}
+def test_the_tour_has_a_place_of_its_own_on_each_platform() -> None:
+    """The default lakehouse's, in Fabric; on Databricks it says what to name; and a volume needs a schema beside it."""
+    given: dict[str, Any] = {"folder": None, "schema": None}
+    context = {"currentWorkspaceId": "w", "defaultLakehouseId": "l"}
+    fabric = {"notebookutils": SimpleNamespace(runtime=SimpleNamespace(context=context))}
+    volume = {"folder": "dbfs:/Volumes/c/s/v/tour/", "schema": "c.s"}
 
-    with pytest.raises(ComputeError, match=r"\(found (databricks|fabric)\).*Run it on a machine"):
-        exec(cell.source, names)  # noqa: S102  # that is the test
+    lakehouse = find_home(fabric, "tour", given)
+    with pytest.raises(ParameterError, match=r"dbfs:/Volumes/CATALOG/SCHEMA/VOLUME/tour"):
+        find_home(databricks({})[0], "tour", given)
+    with pytest.raises(ParameterError, match="can hold no Delta table"):
+        find_home({}, "tour", {**volume, "schema": None})
+    with pytest.raises(ParameterError, match=r"CATALOG\.SCHEMA"):
+        find_home({}, "tour", {**volume, "schema": "s"})
+    home = find_home(databricks({})[0], "tour", volume)
 
-    assert "home" not in names
+    assert "abfss://w@onelake.dfs.fabric.microsoft.com/l/Files/tour" == lakehouse.folder
+    assert Path(find_home({}, "tour", given).folder).parent.is_dir()
+    assert ("dbfs:/Volumes/c/s/v/tour/landing", "c.s.orders") == (
+        home.landing,
+        home.table("dbo/orders"),
+    )
+    state = "dbfs:/Volumes/c/s/v/tour/state"
+    assert {"target": "s", "catalog": "c", "state": state} == home.tables
+
+
+# Cells in any order
+
+
+def headings(name: str) -> list[tuple[str, str]]:
+    """Give the code cells of a notebook, each with the heading that it is below."""
+    heading, found = "", []
+    for cell in cells(name):
+        if cell.cell_type == "code":
+            found.append((heading, cell.source))
+        elif "## " in cell.source:
+            heading = cell.source.partition("## ")[2].partition("\n")[0]
+    return found
+
+
+def made_by(source: str) -> set[str]:
+    """Name what a cell makes, or asks an earlier one for."""
+    tree = ast.parse(source)
+    stored = (ast.Name, ast.FunctionDef, ast.alias)
+    made = {
+        getattr(node, "id", "") or getattr(node, "asname", "") or getattr(node, "name", "")
+        for node in ast.walk(tree)
+        if isinstance(node, stored) and not isinstance(getattr(node, "ctx", None), ast.Load)
+    }
+    return made | {
+        arg.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for arg in node.args
+    }
+
+
+def needs(source: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Give what a cell asks earlier ones for, by their headings."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    asked = [call.args[1:] for call in calls if ast.unparse(call.func) == "notebook.need"]
+    return [
+        (ast.literal_eval(heading), tuple(map(ast.literal_eval, names)))
+        for heading, *names in asked
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cell_asks_for_what_it_takes_from_earlier_ones(name: str) -> None:
+    """By the heading of the cell that makes it, or of one that asks for it; so no cell ends in a NameError."""
+    every = headings(name)
+
+    def known(source: str) -> set[str]:
+        found = made_by(source)
+        for heading, names in needs(source):
+            makers = [one for title, one in every if title == heading and {*names} <= made_by(one)]
+            assert makers, (heading, names)
+            found |= {*names, *known(makers[0])}
+        return found
+
+    for _, source in every[2:]:
+        used = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+        assert set() == used - known(source) - {*dir(builtins)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cell_that_is_run_first_says_which_one_to_run(name: str) -> None:
+    """Whichever it is; the cell of parameters, and one that only defines something, just run."""
+    (first, *rest), above = headings(name), ["Parameters"]
+    exec(first[1], {})  # noqa: S102  # that is the test
+    for heading, source in rest:
+        above.append(heading)
+        if source.startswith("def "):
+            continue
+        with pytest.raises(ParameterError, match=r"Run the cell below") as told:
+            exec(source, {})  # noqa: S102  # that is the test
+        (named,) = re.findall(r'below "(.*)" first', str(told.value))
+        assert named in above
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_of_notebooks_lead_to_pages(name: str) -> None:
+    """Beside the notebooks, as a clone and a deployed bundle have them; each notebook has one that helps."""
+    text = "".join(cell.source for cell in cells(name) if cell.cell_type == "markdown")
+    links = re.findall(r"\]\((\.\./docs/[^)#]+)", text)
+
+    assert links
+    assert [] == [link for link in links if not (FOLDER / link).is_file()]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_notebook_ends_in_a_cell_that_may_fail(name: str) -> None:
-    """Alone, as Fabric asks for: what exits takes the place of a cell's output."""
-    assert "notebook.finish(globals(), report)" == cells(name)[-1].source
+    """It shows nothing, as Fabric asks for: what exits takes the place of a cell's output."""
+    assert cells(name)[-1].source.endswith('"report")\nnotebook.finish(globals(), report)')
 
 
 @pytest.mark.parametrize("name", NAMES)

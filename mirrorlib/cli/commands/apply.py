@@ -11,7 +11,7 @@ from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.watch import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import ParameterError
 from mirrorlib.ingest.report import ApplyReport
-from mirrorlib.platform.notebook import read_options
+from mirrorlib.platform.parameters import read_options
 from mirrorlib.platform.show import show_progress
 from mirrorlib.tabular import Report
 

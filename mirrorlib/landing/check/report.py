@@ -6,15 +6,17 @@ Nothing here looks at a zone; the rooms beside fill these values in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from html import escape
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from mirrorlib.errors import printable
 from mirrorlib.landing.check.rules import ERRORS, NOTES, WARNINGS
-from mirrorlib.tabular import Report
+from mirrorlib.tabular import Report, shown_moment
 
 ERRORS_LISTED = 100  # of one rule in one table
+_COLOURS = ("#a91e2c", "#c98a14", "#2f9e77")  # of errors, of warnings, of neither
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
@@ -133,25 +135,18 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedTable:
-    """One table folder: how many change files it shows, and how many findings it has."""
+    """One table folder: how many change files it shows, when they were written, and how many findings it has.
+
+    *first* and *last* are ISO 8601, UTC; None where there is no file.
+    """
 
     table: str
     files: int
     errors: int
     warnings: int
     notes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckStep:
-    """How far a review of a table's files is: told once when it is listed, and once after each file."""
-
-    table: str
-    files: int
-    checked: int
-
-
-CheckObserver: TypeAlias = Callable[[CheckStep], None]
+    first: str | None = None
+    last: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -199,3 +194,28 @@ class CheckReport(Report):
     def notes(self) -> list[str]:
         """Return every finding, a line each."""
         return [str(finding) for finding in self.findings] or ["Nothing was found."]
+
+    def _repr_html_(self) -> str:
+        """Draw in a notebook, below the table, when each table's files came, in the colour of its worst finding."""
+        came = [(t, t.first, t.last) for t in self.tables if t.first and t.last]
+        if not came:
+            return Report._repr_html_(self)
+        since, until = min(first for _, first, _ in came), max(last for _, _, last in came)
+        scale, drawn = 98 / (_seconds(since, until) or 1), []
+        for y, (t, first, last) in zip(range(0, 36 * len(came), 36), came, strict=True):
+            x, width = _seconds(since, first) * scale, _seconds(first, last) * scale + 2
+            colour = _COLOURS[0 if t.errors else 1 if t.warnings else 2]
+            drawn += [
+                f'<text y="{y + 13}" fill="currentColor" font-size="12">{escape(t.table)}: {t.files:,} files</text>',
+                f'<rect x="{x:.2f}%" y="{y + 18}" width="{width:.2f}%" height="12" rx="3" fill="{colour}"/>',
+            ]
+        figure = (
+            f'<svg role="img" aria-label="When files came" width="100%" height="{36 * len(came)}">'
+        )
+        axis = f"When files came: {shown_moment(since)} to {shown_moment(until)} UTC"
+        drawing = f'<div style="max-width:60rem">{figure}{"".join(drawn)}</svg></div>'
+        return f"{Report._repr_html_(self)}<p>{axis}</p>{drawing}"
+
+
+def _seconds(since: str, until: str) -> float:
+    return (datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds()

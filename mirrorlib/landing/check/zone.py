@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from mirrorlib.errors import StoreError, TableNameError
+from mirrorlib.events import Event, Observer, unobserved
 from mirrorlib.landing.check.drift import Drift
 from mirrorlib.landing.check.facts import Facts, Policy, Review, UnreadableError
 from mirrorlib.landing.check.folder import iter_levels, review_folder
@@ -20,9 +21,7 @@ from mirrorlib.landing.check.metadata import review_dialect, review_metadata
 from mirrorlib.landing.check.parquet import review_parquet
 from mirrorlib.landing.check.report import (
     CheckedTable,
-    CheckObserver,
     CheckReport,
-    CheckStep,
     Finding,
     Findings,
 )
@@ -46,7 +45,7 @@ def check_zone(
     strict: bool = False,
     deep: bool = False,
     parallelism: int = _TABLES_AT_ONCE,
-    observe: CheckObserver | None = None,
+    observe: Observer | None = None,
 ) -> CheckReport:
     """Review a landing zone as a strict reader would. Writes nothing, and needs no Spark.
 
@@ -56,7 +55,7 @@ def check_zone(
         strict: count warnings as errors.
         deep: decode every page of every file, not only footers, markers and keys.
         parallelism: tables at once.
-        observe: told how far each table is, from several threads.
+        observe: told when a table is listed, and of each of its files, from several threads.
 
     Returns:
         every finding; `ok` says whether there is nothing to be corrected.
@@ -72,7 +71,7 @@ def check_zone(
     refuse_unmatched(patterns, [folder.name for folder in folders])
     chosen = [folder for folder in folders if matches(folder.name, patterns)]
     findings = () if tables else _review_zone(zone, folders)
-    review = partial(_review_table, zone, deep=deep, observe=observe or (lambda _: None))
+    review = partial(_review_table, zone, deep=deep, observe=observe or unobserved)
     pool = ThreadPoolExecutor(max_workers=max(1, parallelism))
     try:
         reviewed = tuple(pool.map(review, chosen))
@@ -133,12 +132,12 @@ def _review_partner_events(zone: Store, found: Findings) -> None:
 
 
 def _review_table(
-    zone: Store, folder: TableFolder, *, deep: bool, observe: CheckObserver
+    zone: Store, folder: TableFolder, *, deep: bool, observe: Observer
 ) -> tuple[CheckedTable, tuple[Finding, ...]]:
     """Review one table; what its store refuses is a finding too."""
     table = folder.name.shown
     found = Findings(table)
-    files = 0
+    files: Sequence[StoredFile] = ()
     if _review_name(folder, found):
         try:
             listed = zone.list_folder(folder.path)
@@ -151,12 +150,15 @@ def _review_table(
             found.add("not-checked", f"an unexpected {type(exc).__name__}")
     findings = found.all()
     severities = [finding.severity for finding in findings]
+    written = sorted(file.modified.isoformat() for file in files)
     checked = CheckedTable(
         table=table,
-        files=files,
+        files=len(files),
         errors=severities.count("error"),
         warnings=severities.count("warning"),
         notes=severities.count("note"),
+        first=written[0] if written else None,
+        last=written[-1] if written else None,
     )
     return checked, findings
 
@@ -183,9 +185,9 @@ def _review_content(
     found: Findings,
     *,
     deep: bool,
-    observe: CheckObserver,
-) -> int:
-    """Review what is in the folder; return how many change files there are."""
+    observe: Observer,
+) -> Sequence[StoredFile]:
+    """Review what is in the folder; return its change files."""
     table = folder.name.shown
     levels = list(iter_levels(zone, folder.path, listed))
     stated = any(file.name == METADATA_NAME for file in listed.files)
@@ -196,7 +198,7 @@ def _review_content(
     policy = Policy(table=table, metadata=metadata, dialect=dialect, deep=deep)
     files = review_folder(levels, policy, found)
     drift = Drift(zone, policy, found)
-    observe(CheckStep(table=table, files=len(files), checked=0))
+    observe(Event(table=table, step="read", when="before", files=len(files), waits=len(files)))
     for checked, file in enumerate(files, start=1):
         facts = _review_file(zone, file, policy, found) if file.size else None
         if facts is not None:
@@ -205,9 +207,9 @@ def _review_content(
             if checked == 1 and rows and facts.scan.inserts == rows:
                 found.add("marker-in-initial-load", "all rows are inserts", file=file.name)
             drift.take(facts)
-        observe(CheckStep(table=table, files=len(files), checked=checked))
+        observe(Event(table=table, step="done", when="after", files=1))
     drift.close()
-    return len(files)
+    return files
 
 
 def _review_file(zone: Store, file: StoredFile, policy: Policy, found: Findings) -> Facts | None:

@@ -56,6 +56,7 @@
 
   function show() {
     tables().forEach(name);
+    byId('controls').hidden = !document.querySelector('main table[id]');  // nothing to look through
     const words = (view.get('q') ?? '').toLowerCase().split(/\s+/).filter(Boolean);
     const state = view.get('state');
     for (const table of tables()) {
@@ -132,7 +133,6 @@
     trouble.hidden = !said;
   }
 
-  byId('controls').hidden = false;
   filter.value = view.get('q') ?? '';
   tables().forEach(sort);
   show();

@@ -26,7 +26,8 @@ from mirrorlib.store import Folder, LocalStore
 from zones import MARKER, TableWriter, ZoneWriter
 
 if TYPE_CHECKING:
-    from mirrorlib.landing.check.report import CheckReport, CheckStep, Finding
+    from mirrorlib.events import Event
+    from mirrorlib.landing.check.report import CheckReport, Finding
 
 ROWS = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
 
@@ -524,16 +525,17 @@ def test_only_a_deep_review_sees_damaged_pages_of_other_columns(zone: ZoneWriter
 
 
 def test_an_observer_is_told_how_far_it_is(zone: ZoneWriter) -> None:
-    """Once a table, and once a file."""
+    """As of a run: how many files wait when that is known, and a step for each."""
     table = orders(zone)
     table.zero_bytes()
-    steps: list[CheckStep] = []
+    events: list[Event] = []
 
-    check_zone(str(zone), observe=steps.append)
+    check_zone(str(zone), observe=events.append)
 
-    assert [("dbo/orders", 2, n) for n in range(3)] == [
-        (step.table, step.files, step.checked) for step in steps
+    assert [("read", "before", 2), ("done", "after", 0), ("done", "after", 0)] == [
+        (event.step, event.when, event.waits) for event in events
     ]
+    assert 2 == sum(event.files for event in events if event.step == "done")
 
 
 # The report
