@@ -232,6 +232,7 @@ def test_what_is_no_source_is_read_again_without_a_new_version(lake: Lake) -> No
     assert {("Ann",): 2, ("Eve",): 1} == lake.rows("out")
 
 
+@pytest.mark.thorough
 def test_tables_are_derived_of_derived_tables(lake: Lake) -> None:
     """Bronze, silver, gold: each takes in what the one before has written, by its own feed and keys."""
     lake.run(

@@ -58,6 +58,7 @@ def install(wheel: Path, place: Path) -> str:
     return subprocess.check_output([place / "bin" / "said"], env={}, text=True).strip()
 
 
+@pytest.mark.thorough
 def test_another_content_is_another_version_and_pip_takes_it(clone: Path, tmp_path: Path) -> None:
     """Built again from the same it is the same, byte for byte; of a version that is there, pip keeps the old code."""
     first = build_clone(clone)

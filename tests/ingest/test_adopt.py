@@ -66,6 +66,7 @@ def digests(paths: Any) -> list[str]:
     return sorted(hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths)
 
 
+@pytest.mark.thorough
 def test_later_files_are_taken_too_and_changed_like_any_rows(fresh: Mirror) -> None:
     """Between merges that update and delete what was adopted."""
     fresh.publish([{"id": 1, "v": "x"}, {"id": 2, "v": "x"}])
