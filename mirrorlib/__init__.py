@@ -93,6 +93,8 @@ if TYPE_CHECKING:
     from mirrorlib.platform import demo as demo  # a module that is public, not a name
     from mirrorlib.platform import notebook as notebook  # the same
     from mirrorlib.platform.session import local_spark
+    from mirrorlib.streaming.apply_stream import stream_apply
+    from mirrorlib.streaming.register import register_sources
     from mirrorlib.version import VERSION as __version__
 
 __all__ = [
@@ -171,10 +173,12 @@ __all__ = [
     "read_current_view",
     "read_feed",
     "read_table",
+    "register_sources",
     "require_keys",
     "reset",
     "rewind_consumer",
     "status",
+    "stream_apply",
     "stream_feed",
     "to_foundry_schema",
     "union_keyed",

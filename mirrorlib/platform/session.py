@@ -74,6 +74,8 @@ def local_spark(
     from pyspark.errors import PySparkRuntimeError  # an extra
     from pyspark.sql import SparkSession  # an extra
 
+    # What runs Python beside it, such as our sources, needs what is installed here.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     cores = cores or os.cpu_count() or 1
     builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
     packages, reach = connectors_for(*stores)
