@@ -67,10 +67,10 @@ def stream_apply(  # noqa: D417  # `apply` tells of the others
     job = open_job(spark, landing_zone, place, options)
     run = partial(
         apply_zone,
-        landing_zone=landing_zone,
-        target=target,
+        landing_zone=job.zone.url,
+        target=place.place,
         catalog=catalog,
-        state=state,
+        state=place.state,
         observe=observe,
         **{one.name: getattr(options, one.name) for one in fields(options)},
     )
