@@ -20,6 +20,7 @@ from mirrorlib.feed.files.small_window import read_file, tell_commit
 from mirrorlib.feed.read import feed_schema
 from mirrorlib.feed.stream import ANEW
 from mirrorlib.feed.window import NOTHING, Bound, open_window
+from mirrorlib.landing.parquet import ROWS_AT_A_TIME
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -121,7 +122,12 @@ class _FeedReader(ds.DataSourceStreamReader):
         if rows is None:
             msg = "a file of the feed has values that only Spark reads"
             raise FeedError(msg, file=file.path, next_step=_WITH_SPARK)
-        yield from tell_commit(rows, file, at).combine_chunks().to_batches()
+        yield from in_pieces(tell_commit(rows, file, at))
+
+
+def in_pieces(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Give rows as Spark takes them, to which a batch without any would be the end."""
+    return (one for one in rows.to_batches(max_chunksize=ROWS_AT_A_TIME) if one.num_rows)
 
 
 def _bound(text: str | None) -> Bound | None:

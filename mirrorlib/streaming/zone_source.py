@@ -26,7 +26,7 @@ from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder, polic
 from mirrorlib.ingest.next_batch import choose_files
 from mirrorlib.ingest.options import SETTLE, Options
 from mirrorlib.ingest.rows.decode import open_schema
-from mirrorlib.ingest.rows.read import Landed, open_batches, read_landed
+from mirrorlib.ingest.rows.read import Landed, check_identity, open_batches, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import list_tables, see_folder, see_partitions
@@ -161,8 +161,9 @@ class _ChangesReader(ds.DataSourceStreamReader):
             names = pa.array([file.name] * len(rows), pa.string())
             ordinals = pa.array(range(ordinal, last), pa.int64())
             values = (*fitted, markers.cast(pa.int32()), names, numbers, ordinals)
-            yield from pa.table(values, self.wanted.names).combine_chunks().to_batches()
+            yield from feed_source.in_pieces(pa.table(values, self.wanted.names))
             ordinal = last
+        check_identity(source, file)
 
 
 def _open(options: dict[str, str]) -> tuple[Source, OpenedFolder]:
