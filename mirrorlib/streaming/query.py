@@ -1,6 +1,6 @@
-"""Apply a landing zone as a Structured Streaming query: what comes into the zone moves it, `apply` does the work.
+"""Apply a landing zone as a Structured Streaming query, and register the sources that it and SQL read by.
 
-In: a zone, a target, options. Out: a writer of a query, to be given a trigger and a checkpoint and to be started.
+In: a zone, a target, options. Out: a writer of a query. What comes into the zone moves it, `apply` does the work.
 Delivery: exactly once, by the protocol of `apply` alone. The checkpoint says which files the query has seen, and
 nothing else: lost, or of a batch that was applied and never written down, it repeats what changes nothing.
 """
@@ -13,8 +13,8 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.sessions import is_remote
-from mirrorlib.errors import StoppedError, first_few
+from mirrorlib.delta.sessions import PYTHON_SOURCES, is_remote, spark_generation
+from mirrorlib.errors import ComputeError, StoppedError, first_few
 from mirrorlib.events import Observer
 from mirrorlib.ingest.job import open_job
 from mirrorlib.ingest.options import Options
@@ -22,13 +22,29 @@ from mirrorlib.ingest.report import STOPPED, ApplyReport
 from mirrorlib.ingest.run import apply_zone
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
-from mirrorlib.streaming.register import register_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _NEXT = "Every other table is applied. Mend these and start the query again: it goes on from there."
+
+
+def register_sources(spark: SparkSession) -> None:
+    """Let a session read `mirror_feed` and `landing_zone`, in batches, streams and SQL; again is harmless.
+
+    mirrorlib has to be installed where the cluster's tasks run, as they read the files. Raises `ComputeError` where
+    the Spark is older than 4.
+    """
+    if spark_generation() < PYTHON_SOURCES:
+        msg = "sources that are written in Python need Spark 4"
+        step = "Here there are mirrorlib.watch, or `mirrorlib apply --watch`, and mirrorlib.read_feed and stream_feed."
+        raise ComputeError(msg, next_step=step)
+    from mirrorlib.streaming.feed_source import MirrorFeed
+    from mirrorlib.streaming.zone_source import LandingZone
+
+    for source in (MirrorFeed, LandingZone):
+        spark.dataSource.register(source)
 
 
 def stream_apply(  # noqa: D417  # `apply` tells of the others
