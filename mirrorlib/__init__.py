@@ -5,7 +5,8 @@ stands, `ledger` how it came there (`write_ledger` keeps that in tables), `overv
 that at once, as a page, `verify` whether it holds what its files come to, `where_is` where a file went or a key's rows
 are from, `reset` begins a table anew;
 `read_feed` and `stream_feed` give what changed in a table and `enable_feed` and `enable_by_default` let it be
-recorded; `export` delivers it to `consumers`, and `vacuum` leaves them what they have still to read; `watch` runs
+recorded; `export` delivers it to `consumers`, and `vacuum` leaves them what they have still to read; `register_sources`
+lets SQL read feeds and landing zones, and `stream_apply` is `apply` as a streaming query; `watch` runs
 `apply` or `export` again and again, `listen` passes on what happens; `LandingZoneWriter` publishes into a landing zone
 and `check` reviews one; `key_by` says what the keys of a changelog are, `keys_of` which of them are still
 true after any transformation and `explain_keys` why, `current_view` and `maintain_current_view` resolve
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from mirrorlib.platform import demo as demo  # a module that is public, not a name
     from mirrorlib.platform import notebook as notebook  # the same
     from mirrorlib.platform.session import local_spark
+    from mirrorlib.streaming.query import register_sources, stream_apply
     from mirrorlib.version import VERSION as __version__
 
 __all__ = [
@@ -171,10 +173,12 @@ __all__ = [
     "read_current_view",
     "read_feed",
     "read_table",
+    "register_sources",
     "require_keys",
     "reset",
     "rewind_consumer",
     "status",
+    "stream_apply",
     "stream_feed",
     "to_foundry_schema",
     "union_keyed",

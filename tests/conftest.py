@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # PySpark gives a timestamp as a naive datetime in the zone of the Python process.
 os.environ["TZ"] = "UTC"
 time.tzset()
+# The processes that Spark runs Python in have to be this one's.
+os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 _JAVA = pytest.StashKey[shared_java.SharedJava]()

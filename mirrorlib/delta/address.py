@@ -63,13 +63,24 @@ def address_of(table: PathOrUrl) -> str:
 
 def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> FeedTable:
     """Address a table, which errors call *shown*, or what the caller calls it; `FeedError` where there is none."""
-    path, sql = None, quote_dotted(table)
-    if "/" in table or "\\" in table:
-        location = path = open_store(table).uri("").rstrip("/")
-        sql = f"delta.{quote(path)}"
-    else:
-        location = _location(spark, table)
-    store, shown = open_store(location), shown or table
+    if is_path(table):
+        return find_table_at(table, shown=shown)
+    return _found(_location(spark, table), shown or table, None, quote_dotted(table))
+
+
+def is_path(table: str) -> bool:
+    """Say whether a text is a path, and no catalog's name."""
+    return "/" in table or "\\" in table
+
+
+def find_table_at(path: str, *, shown: str = "") -> FeedTable:
+    """Address the table of a path, which takes no Spark; raises as `find_feed_table` does."""
+    location = open_store(path).uri("").rstrip("/")
+    return _found(location, shown or path, location, f"delta.{quote(location)}")
+
+
+def _found(location: str, shown: str, path: str | None, sql: str) -> FeedTable:
+    store = open_store(location)
     commits = Commits(store, shown)
     commits.check()
     place = store.url.rstrip("/")

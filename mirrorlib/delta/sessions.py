@@ -82,6 +82,7 @@ SMALL_COMMIT = {
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 ARROW_FRAMES = 4  # a DataFrame is made from an Arrow table
+PYTHON_SOURCES = 4  # a source is written in Python
 FULL_WIDENING = 4  # Delta widens every type of its protocol in place (TypeWidening, Delta 4.0)
 
 

@@ -7,6 +7,7 @@ Also one file's rows with the values that Spark gives, see `read_file`.
 
 from __future__ import annotations
 
+from datetime import datetime
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -53,11 +54,16 @@ def read_small_window(table: FeedTable, window: Window) -> pa.Table | None:
         piece = None if data is None else read_file(BytesIO(data), file, columns, most=WINDOW_ROWS)
         if piece is None:
             return None  # what is wrong with it, Spark says
-        version = pa.repeat(pa.scalar(file.version, pa.int64()), len(piece))
-        at = pa.repeat(pa.scalar(times[file.version], INSTANT), len(piece))
-        pieces.append(piece.append_column(VERSION, version).append_column(TIME, at))
+        pieces.append(tell_commit(piece, file, times[file.version]))
     rows = pa.concat_tables(pieces)
     return rows if len(rows) <= WINDOW_ROWS and rows.nbytes <= WINDOW_BYTES else None
+
+
+def tell_commit(rows: pa.Table, file: ChangeFile, at: datetime) -> pa.Table:
+    """Add to a file's rows which commit they are of, and when that was."""
+    version = pa.repeat(pa.scalar(file.version, pa.int64()), len(rows))
+    moment = pa.repeat(pa.scalar(at, INSTANT), len(rows))
+    return rows.append_column(VERSION, version).append_column(TIME, moment)
 
 
 def read_file(

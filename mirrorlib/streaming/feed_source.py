@@ -1,0 +1,135 @@
+"""`mirror_feed`: a table's change feed as a source of Spark's, read by Arrow in processes that have no session.
+
+In: options `path`, `after` (-1 without it) and `until`, as `read_feed` takes them. Out: what `read_feed(…, keys=[])`
+gives, or an error that names it where a window takes more than to read files as they are. Delivery: each change of a
+window once, no version skipped; a query is as far as its checkpoint. Only `register_sources` imports this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import datasource as ds
+from pyspark.sql.types import StructType
+
+from mirrorlib.delta.address import FeedTable, find_table_at
+from mirrorlib.errors import FeedError, FeedExpiredError
+from mirrorlib.feed.files.direct import change_files, columns_of_window
+from mirrorlib.feed.files.small_window import read_file, tell_commit
+from mirrorlib.feed.read import feed_schema
+from mirrorlib.feed.stream import ANEW
+from mirrorlib.feed.window import NOTHING, Bound, open_window
+from mirrorlib.landing.parquet import ROWS_AT_A_TIME
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_WITH_SPARK = "Read it with mirrorlib.read_feed, or stream it with mirrorlib.stream_feed."
+
+
+class Batch(ds.DataSourceReader):
+    """All that a query would read, from its beginning up to now."""
+
+    def __init__(self, stream: ds.DataSourceStreamReader) -> None:
+        self.stream = stream
+
+    def partitions(self) -> Sequence[ds.InputPartition]:
+        """Share out what there is."""
+        stream = self.stream
+        return stream.partitions(stream.initialOffset(), stream.latestOffset({}, None))  # type: ignore[arg-type]  # ours ask for no limit
+
+    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one part; where there is none, Spark gives one of nothing."""
+        return iter(()) if partition.value is None else self.stream.read(partition)
+
+
+class Source(ds.DataSource):
+    """Reads a batch as its query would read it."""
+
+    def reader(self, schema: StructType) -> ds.DataSourceReader:
+        """Read what there is."""
+        return Batch(self.streamReader(schema))
+
+
+class MirrorFeed(Source):
+    """The changes of one table."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what SQL calls it."""
+        return "mirror_feed"
+
+    def schema(self) -> StructType:
+        """Give the columns as of the end of what is asked for."""
+        stream = _FeedReader(dict(self.options), StructType())
+        end = stream.latestOffset()["version"]
+        return feed_schema(open_window(stream.look().commits, end, end))
+
+    def streamReader(self, schema: StructType) -> ds.DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """Read window after window."""
+        return _FeedReader(dict(self.options), schema)
+
+
+class _FeedReader(ds.DataSourceStreamReader):
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self.options, self.wanted = options, schema
+        self._seen: FeedTable | None = None  # not before it is asked for: readers travel
+
+    def look(self) -> FeedTable:
+        """Look at the table's log as it is now."""
+        seen = self._seen
+        self._seen = seen.refresh() if seen else find_table_at(self.options["path"])
+        return self._seen
+
+    def _offset(self, name: str, default: int | None) -> dict[str, Any]:
+        """Tell the version that an option means, and of which table: of one that is made anew, versions are others."""
+        commits, bound = self.look().commits, _bound(self.options.get(name))
+        bound = default if bound is None else bound
+        version = commits.newest if bound is None else open_window(commits, bound, bound).until
+        return {"version": version, "table": commits.metadata_at(commits.newest).id}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._offset("after", NOTHING)
+
+    def latestOffset(self, start: object = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
+        del start, limit
+        return self._offset("until", None)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
+        table = self.look()
+        if {start["table"], end["table"]} != {self._offset("until", None)["table"]}:
+            msg = "the query has read a table that was made anew since"
+            raise FeedExpiredError(msg, table=table.shown, next_step=ANEW)
+        window = open_window(table.commits, start["version"], end["version"])
+        if feed_schema(window) != self.wanted:
+            msg = "the table's columns are no longer those that were asked for"
+            step = "Load the feed again: make the view anew, or start the query again."
+            raise FeedError(msg, table=table.shown, next_step=step)
+        files = change_files(table, window) if window.files != () else ()
+        if files is None:
+            msg = f"it takes more than to read files to tell ({window.after}, {window.until}]"
+            raise FeedError(msg, table=table.shown, next_step=_WITH_SPARK)
+        columns = columns_of_window(window)
+        times = table.commits.fed_at(window.after + 1, window.until) if files else {}
+        return [ds.InputPartition((file, columns, times[file.version])) for file in files]
+
+    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
+        file, columns, at = partition.value
+        with open_store(self.options["path"]).open_file(file.path) as source:
+            rows = read_file(source, file, columns)
+        if rows is None:
+            msg = "a file of the feed has values that only Spark reads"
+            raise FeedError(msg, file=file.path, next_step=_WITH_SPARK)
+        yield from in_pieces(tell_commit(rows, file, at))
+
+
+def in_pieces(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Give rows as Spark takes them, to which a batch without any would be the end."""
+    return (one for one in rows.to_batches(max_chunksize=ROWS_AT_A_TIME) if one.num_rows)
+
+
+def _bound(text: str | None) -> Bound | None:
+    """Read a version, or a moment, as an option has it."""
+    return int(text) if text is not None and text.lstrip("-").isdecimal() else text

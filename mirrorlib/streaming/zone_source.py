@@ -1,0 +1,206 @@
+"""`landing_zone`: a landing zone's change files, or one table's raw changes, as a source of Spark's.
+
+In: options `path`, and `table` for its raw changes. Out: without a table a row a file; with one the rows of its files,
+each with its marker, its file, that one's number and its own place in it, up to where `apply` would stop. A file that
+cannot be read, or is gone before it was, is an error. Delivery of a query: each raw change once, as its checkpoint has
+it. The list of files tells, by their times, what has come; nothing rests on it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import datasource as ds
+
+from mirrorlib.delta.columns import Columns, to_columns
+from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError
+from mirrorlib.ingest.batch.evolve import grow_columns
+from mirrorlib.ingest.files.plan import Files, position_after
+from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder, policies_of
+from mirrorlib.ingest.next_batch import choose_files
+from mirrorlib.ingest.options import SETTLE, Options
+from mirrorlib.ingest.rows.decode import open_schema
+from mirrorlib.ingest.rows.read import Landed, check_identity, open_batches, read_landed
+from mirrorlib.ingest.rows.rescue import fitted_rows
+from mirrorlib.journal.disk import Journal
+from mirrorlib.landing.listing import list_tables, see_folder, see_partitions
+from mirrorlib.landing.plain import see_below
+from mirrorlib.names import WHOLE_FOLDER, matches, partition_of, sequence_number
+from mirrorlib.store import StoredFile, open_store
+from mirrorlib.streaming import feed_source
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+Offset: TypeAlias = dict[str, Any]
+_FILES = "table string, file string, sequence bigint, bytes bigint, published timestamp"
+_PLACE = "__rowMarker__ int, _mirror_file string, _mirror_sequence bigint, _mirror_ordinal bigint"
+
+
+class LandingZone(feed_source.Source):
+    """A zone's files, or with the option `table` the raw changes of that one."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what SQL calls it."""
+        return "landing_zone"
+
+    def schema(self) -> str:
+        """Give the columns of the list, or those that hold the values of all of a table's files."""
+        if "table" not in self.options:
+            return _FILES
+        source, opened = _open(dict(self.options))
+        columns = _grow(source, _run(opened, _before(opened)), ())
+        return ", ".join([*(one.ddl for one in columns), _PLACE])
+
+    def streamReader(self, schema: StructType) -> ds.DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """Read what is there, and what comes."""
+        options = dict(self.options)
+        return _ChangesReader(options, schema) if "table" in options else _FilesReader(options)
+
+
+class _FilesReader(ds.DataSourceStreamReader):
+    """Lists the files of all tables, or of `tables`; what `state` has as not current is new every ten seconds."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.options = options
+
+    def _look(self) -> dict[str, tuple[Offset, tuple[StoredFile, ...]]]:
+        zone, state = open_store(self.options["path"]), self.options.get("state")
+        wanted, found = json.loads(self.options.get("tables", "[]")), {}
+        for folder in list_tables(zone):
+            if folder.refusal or not matches(folder.name, wanted):
+                continue
+            seen = see_below(zone, folder, see_partitions(zone, folder, see_folder(zone, folder)))
+            written = [file.modified for file in (seen.metadata, *seen.files) if file is not None]
+            look: Offset = {"written": max(written).isoformat()} if written else {}
+            look["newest"] = max((_number(file) or 0 for file in seen.files), default=0)
+            look["files"] = len(seen.files)
+            word = Journal(open_store(state), folder.name).read_status() if state else {}
+            if word.get("state", "current") != "current":  # time alone may change that
+                look["tried"] = int(time.time() // SETTLE)
+            found[str(folder.name)] = look, seen.files
+        return found
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        return {}
+
+    def latestOffset(self, start: object = None, limit: object = None) -> Offset:  # noqa: N802
+        del start, limit
+        return {table: look for table, (look, _) in self._look().items()}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[ds.InputPartition]:
+        found = []
+        for table, (_, files) in self._look().items():
+            since, until = (look.get(table, {}).get("written", "") for look in (start, end))
+            new = [file for file in files if since < file.modified.isoformat() <= until]
+            rows = [(table, one.name, _number(one), one.size, one.modified) for one in new]
+            found += [ds.InputPartition(rows)] if rows else []
+        return found
+
+    def read(self, partition: ds.InputPartition) -> Iterator[tuple[Any, ...]]:
+        yield from partition.value
+
+
+class _ChangesReader(ds.DataSourceStreamReader):
+    """Reads one table's files, each by itself; a position is that of `apply`."""
+
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self.options, self.wanted = options, schema
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        return _before(_open(self.options)[1])
+
+    def latestOffset(self, start: object = None, limit: object = None) -> Offset:  # noqa: N802
+        del limit
+        source, opened = _open(self.options)
+        by_time, position = opened.listing.by_time, _before(opened)
+        if by_time and start != {}:  # which a batch alone gives
+            msg = "files without numbers give a query no place to go on from"
+            step = "Read them as a batch, or apply the zone and stream the table's feed."
+            raise LandingZoneError(msg, table=source.table, next_step=step)
+        return position_after(position, _run(opened, position), by_time=by_time)
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[ds.InputPartition]:
+        source, opened = _open(self.options)
+        by_time, position = opened.listing.by_time, {**_before(opened), **start}
+        files = tuple(
+            (number, file)
+            for number, file in _run(opened, position)
+            if number <= end.get(WHOLE_FOLDER if by_time else partition_of(file.name), 0)
+        )
+        if end.items() - position_after(position, files, by_time=by_time).items():
+            msg = "files that were read, or are still to be read, have gone or were begun anew"
+            step = "Read them all again, with a new checkpoint."
+            raise ChangeFileError(msg, table=source.table, next_step=step)
+        fields = self.wanted.fields[: -len(_PLACE.split(", "))]
+        columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
+        if len(columns) != len(fields) or _grow(source, files, columns) != columns:
+            msg = "the table's files have other columns than those that were asked for"
+            step = "Load the table again: make the view anew, or start the query again."
+            raise SchemaError(msg, table=source.table, next_step=step)
+        place = source.table, source.folder, source.policies, columns  # a store may not travel
+        return [ds.InputPartition((*place, number, file)) for number, file in files]
+
+    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
+        table, folder, policies, columns, number, file = partition.value
+        zone, ordinal = open_store(self.options["path"]), 0
+        source = Source(zone=zone, table=table, folder=folder, policies=policies)
+        landed = read_landed(source, file, decode=False)
+        for rows, markers in open_batches(source, landed):
+            last = ordinal + len(rows)
+            piece = replace(landed, rows=rows, schema=replace(landed.schema, rows=len(rows)))
+            fitted = fitted_rows(source, piece, columns).columns
+            numbers = pa.array([number] * len(rows), pa.int64())
+            names = pa.array([file.name] * len(rows), pa.string())
+            ordinals = pa.array(range(ordinal, last), pa.int64())
+            values = (*fitted, markers.cast(pa.int32()), names, numbers, ordinals)
+            yield from feed_source.in_pieces(pa.table(values, self.wanted.names))
+            ordinal = last
+        check_identity(source, file)
+
+
+def _open(options: dict[str, str]) -> tuple[Source, OpenedFolder]:
+    """Open the one table that the options name, as `apply` opens its folder."""
+    zone, wanted = open_store(options["path"]), options["table"]
+    found = [one for one in list_tables(zone) if matches(one.name, [wanted])]
+    if len(found) != 1:
+        msg, step = f"{len(found)} tables of the landing zone are called so", "Name one of them."
+        raise LandingZoneError(msg, table=wanted, next_step=step)
+    folder, table = found[0], str(found[0].name)
+    if folder.refusal is not None:
+        raise folder.refusal
+    opened = open_folder(zone, folder)
+    if opened.waits_for or opened.metadata is None:
+        raise LandingZoneError(opened.waits_for.rstrip("."), table=table, next_step="Load it then.")
+    policies = policies_of(opened.metadata, opened.dialect, Options())
+    return Source(zone=zone, table=table, folder=folder.path, policies=policies), opened
+
+
+def _before(opened: OpenedFolder) -> Offset:
+    """Give the position before the first file of each partition folder."""
+    return {p: min(files) - 1 for p, files in opened.listing.partitions.items() if files}
+
+
+def _run(opened: OpenedFolder, position: Offset) -> Files:
+    """Name the files that `apply` would take after a position."""
+    return choose_files(opened, position, {}, SETTLE).files
+
+
+def _grow(source: Source, files: Files, columns: Columns) -> Columns:
+    """Let columns grow as those of the mirror do; raises `SchemaError` where they cannot."""
+    said = {"counts": {}, "null_keys": 0, "rows": None, "markers": None, "fingerprint": ""}
+    for _, file in files:
+        landed = Landed(file=file, schema=open_schema(source, file), **said)  # type: ignore[arg-type]  # not read yet
+        columns = grow_columns(source, columns, columns, landed, rewritable=True)
+    return columns
+
+
+def _number(file: StoredFile) -> int | None:
+    return sequence_number(file.name.rpartition("/")[2])
