@@ -70,7 +70,7 @@ def test_a_plain_table_is_rewritten_for_a_type_until_it_forgets(fresh: Mirror) -
     planned = mirrorlib.plan(fresh.spark, str(fresh.zone), fresh.target).tables[0]
     report = fresh.run()
 
-    assert ("rewrites the table for n from smallint to int",) == planned.schema_changes
+    assert "rewrites the table for n from smallint to int" == planned.schema_changes[0]
     assert ("current", set()) == (report.state, detail(fresh)[0])
 
     fresh.do(f"ALTER TABLE {{t}} UNSET TBLPROPERTIES ('{PROPERTY}')")
