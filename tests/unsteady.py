@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CLOCK = os.environ.get("FAKETIME_TIMESTAMP_FILE")
 KEYS = ["id"]
+BROKEN = ("gap", "garbage", "truncated", "damaged")
 TEXT = {
     "FileFormat": "CSV",
     "FileFormatTypeProperties": {"FirstRowAsHeader": True, "NullValue": ""},
@@ -100,27 +101,21 @@ class Published(BusyTable):
     live: set[int] = field(default_factory=set)
     broken: tuple[int, list[dict[str, object]], list[int]] | None = None
 
-    def publish_next(self, breaks: bool = False) -> None:  # noqa: FBT002  # says how
-        """Publish the next file, or something in its place that nobody can read."""
+    def publish_next(self, how: str = "whole") -> None:
+        """Publish the next file: "whole", or as something of BROKEN, if readers tell of it and nothing is broken yet."""
         number = self.writer.last = self.writer.last + 1
         rows, markers = self.rows(number)
         self.files.append(change_file(rows, markers))
-        if not breaks or self.broken or self.kind == "time":
+        if how == "whole" or self.broken or self.kind == "time":
             self.write(number, rows, markers)
             return
         self.broken = (number, rows, markers)
-        how = (
-            "gap"
-            if self.kind == "text"
-            else self.dice.choice(("gap", "garbage", "truncated", "damaged"))
-        )
-        if how != "gap":
-            made = (
-                self.writer.garbage(number)
-                if how == "garbage"
-                else getattr(self.writer, how)(rows, markers, number)
-            )
-            self.clock.stamp(made)
+        if how == "gap" or self.kind == "text":
+            return
+        if how == "garbage":
+            self.clock.stamp(self.writer.garbage(number))
+        else:
+            self.clock.stamp(getattr(self.writer, how)(rows, markers, number))
 
     @property
     def stops(self) -> bool:
