@@ -172,5 +172,5 @@ def test_a_day_of_polls_leaves_tables_right_and_costs_flat(
     print(soak.told)  # noqa: T201  # what `make soak` shows
     soak.settle()
     soak.check()
-    if len(looks) >= 20:
+    if CYCLES >= 2_000:  # before that, Java is still warming up
         assert_flat(looks)
