@@ -12,11 +12,14 @@ CORE := tests/commit tests/delta tests/derived tests/feed tests/ingest tests/tes
 	$(addprefix tests/delivery/test_,deliver.py delta_sink.py every_receiver.py exchanged_columns.py lost_history.py stored_keys.py)
 N ?= 200
 MINUTES ?= 10
+CYCLES ?= 10000
+# Moves the clocks of Python and Java alike.
+FAKETIME ?= $(firstword $(wildcard /usr/lib/*/faketime/libfaketime.so.1 /usr/lib*/faketime/libfaketime.so.1))
 # Compiling all of Spark's Python takes longer than what is ever imported of it.
 QUIET := --quiet --no-compile --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test thorough check format docs cluster fuzz torture serverless history bench bench-quick smoke35 release clean machine
+.PHONY: help demo test thorough check format docs cluster fuzz torture soak serverless history bench bench-quick smoke35 release clean machine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +63,13 @@ torture: .venv/dev.stamp ## Kill runs at N random moments (N=200)
 
 fuzz: .venv/dev.stamp ## Damage files, metadata, names and journals for MINUTES (MINUTES=10)
 	MIRRORLIB_FUZZ=$(MINUTES) $(BIN)/pytest -n 0 -s tests/test_fuzz.py
+
+# Monotonic clocks and the times of files are left alone: waits take as long as they say, and etags stay.
+soak: .venv/dev.stamp ## Live through a day of CYCLES polls in which anything happens (CYCLES=10000: an hour)
+	@test -n "$(FAKETIME)" || { echo "make soak needs libfaketime: install it (Debian, Ubuntu: apt-get install faketime)"; exit 1; }
+	clock=$$(mktemp) && echo +0 > $$clock && \
+	MIRRORLIB_SOAK=$(CYCLES) LD_PRELOAD=$(FAKETIME) FAKETIME_TIMESTAMP_FILE=$$clock FAKETIME_NO_CACHE=1 NO_FAKE_STAT=1 \
+	FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_FORCE_MONOTONIC_FIX=0 $(BIN)/pytest --thorough -n 0 -s tests/test_soak.py
 
 history: .venv/dev.stamp ## Read a history of N random commits in random windows (N=10000: an hour)
 	MIRRORLIB_HISTORY=$(N) $(BIN)/pytest --thorough -n 2 --dist load tests/feed/test_long_history.py

@@ -25,6 +25,7 @@ from mirrorlib.journal.registry import LEASE, Registry
 from mirrorlib.store import Store
 
 TERM = timedelta(seconds=60)
+_LONG_AGO = datetime.fromtimestamp(0, UTC)  # past by every clock, also one that is set back
 _RENEWAL = 20.0  # seconds
 
 
@@ -129,7 +130,7 @@ def hold(lease: Lease) -> Iterator[Lease]:
         done.set()
         renewer.join()
         with contextlib.suppress(MirrorError):  # it runs out by itself
-            lease.write(until=datetime.now(UTC))
+            lease.write(until=_LONG_AGO)
 
 
 def holder_of(registry: Registry) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 import pytest
@@ -169,3 +169,22 @@ def test_a_lease_of_no_process_is_held_until_it_runs_out(
     assert process_started(os.getpid()) != "0"
     file.write_text(json.dumps(told | past))
     assert not holder_of(registry)
+
+
+def test_a_lease_that_was_given_back_is_free_whatever_the_clock_says(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock was set back since, in a process that lives on; or the next runner's is behind that of the last."""
+
+    class Earlier(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]  # a plain one does
+            return datetime.now(tz) - timedelta(hours=2)
+
+    with hold_stream(registry):
+        pass
+    monkeypatch.setattr("mirrorlib.journal.leases.datetime", Earlier)
+
+    assert "" == holder_of(registry)
+    with hold_stream(registry):
+        assert str(os.getpid()) in holder_of(registry)
