@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from inspect import Parameter, signature
+from numbers import Integral, Real
 from types import NoneType
 from typing import Literal, ParamSpec, TypedDict, TypeVar, get_args, get_origin, get_type_hints
 
@@ -27,6 +28,19 @@ _INTERVAL = re.compile(rf"(?P<number>[0-9]+(\.[0-9]+)?)( *(?P<unit>{'|'.join(_SE
 RETENTION = 7  # days
 SETTLE = 10.0  # seconds
 MAX_LOSS = 0.5  # of a table's rows
+_LEAST = {
+    **dict.fromkeys(("max_files", "max_bytes", "start_at", "retention", "parallelism"), 1),
+    **dict.fromkeys(("rewrite_limit", "settle"), 0),
+}
+# How kinds of values are called, and what is of them.
+_KINDS: dict[object, tuple[str, tuple[type, ...]]] = {
+    bool: ("True or False", (bool,)),
+    int: ("a whole number", (Integral,)),
+    float: ("a number", (Real,)),
+    str: ("a text", (str,)),
+    NoneType: ("None", (NoneType,)),
+    Sequence[str]: ("names", (str, Iterable)),
+}
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -129,16 +143,17 @@ class Options:
 
     def __post_init__(self) -> None:
         """Take a lone name for a list of one; refuse what means nothing, or would be taken for another choice."""
+        for name, hint in get_type_hints(type(self)).items():
+            _check_kind(name, getattr(self, name), (hint, *get_args(hint)))
         names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
         object.__setattr__(self, "tables", names)  # the value is frozen from here on
-        for name in ("max_files", "max_bytes", "start_at", "retention", "parallelism"):
+        for name in names:
+            _check_kind("tables", name, (str,))
+        for name, least in _LEAST.items():
             number = getattr(self, name)
-            if number is not None and number < 1:
-                msg = f"{name} is {number}; it has to be 1 or more"
+            if number is not None and number < least:
+                msg = f"{name} is {number}; it has to be {least} or more"
                 raise ValueError(msg)
-        if self.rewrite_limit < 0:
-            msg = f"rewrite_limit is {self.rewrite_limit}; it has to be 0 or more"
-            raise ValueError(msg)
         if self.retention is not None and self.cleanup is None:
             msg = f"retention is {self.retention}; it means nothing without cleanup"
             raise ValueError(msg)
@@ -150,13 +165,20 @@ class Options:
         if not 0 <= self.max_loss <= 1:
             msg = f"max_loss is {self.max_loss}; it has to be a share from 0 to 1"
             raise ValueError(msg)
-        for name, hint in get_type_hints(type(self)).items():
-            nothing = (None,) if NoneType in get_args(hint) else ()
-            for kind in (hint, *get_args(hint)):
-                word, words = getattr(self, name), (*nothing, *get_args(kind))
-                if get_origin(kind) is Literal and word not in words:
-                    msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"
-                    raise ValueError(msg)
+
+
+def _check_kind(name: str, value: object, kinds: Sequence[object]) -> None:
+    """Refuse a value that is of no kind that its annotation names, and no word of it: text counts as true."""
+    words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    told = [_KINDS[kind][0] for kind in kinds if kind in _KINDS]
+    types = [one for kind in kinds if kind in _KINDS for one in _KINDS[kind][1]]
+    is_one = type(value) in types or any(
+        isinstance(value, one) for one in types if one is not bool and not isinstance(value, bool)
+    )
+    if not (is_one or (words and value in words)) and (words or told):
+        wanted = f"one of {', '.join(map(str, (*told, *words)))}" if words else " or ".join(told)
+        msg = f"{name} is {value!r}; it has to be {wanted}"
+        raise ValueError(msg)
 
 
 class Asked(TypedDict, total=False):
@@ -191,6 +213,16 @@ class Asked(TypedDict, total=False):
     partial_updates: str | None
     snapshots: bool
     max_loss: float
+
+
+def read_asked(asked: Asked) -> Options:
+    """Take options by their names; `TypeError` where there is none of a name, which says those there are."""
+    known = [one.name for one in fields(Options)]
+    unknown = sorted(asked.keys() - {*known})
+    if unknown:
+        msg = f"there is no option {unknown[0]}; there are {', '.join(known)}"
+        raise TypeError(msg)
+    return Options(**asked)
 
 
 def show_options(function: Callable[_P, _R]) -> Callable[_P, _R]:

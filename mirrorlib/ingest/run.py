@@ -29,7 +29,7 @@ from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
-from mirrorlib.ingest.options import Asked, Options, show_options
+from mirrorlib.ingest.options import Asked, read_asked, show_options
 from mirrorlib.ingest.preview import approve_tables
 from mirrorlib.ingest.progress import Progress, record_status
 from mirrorlib.ingest.report import ApplyReport, TableReport
@@ -85,7 +85,7 @@ def apply_zone(
 
     """
     began = time.perf_counter()
-    options = Options(**asked)
+    options = read_asked(asked)
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )

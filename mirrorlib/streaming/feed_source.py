@@ -7,6 +7,7 @@ window once, no version skipped; a query is as far as its checkpoint. Only `regi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
 from mirrorlib.delta.address import FeedTable, find_table_at
-from mirrorlib.errors import FeedError, FeedExpiredError
+from mirrorlib.errors import FeedError, FeedExpiredError, ParameterError
 from mirrorlib.feed.files.direct import change_files, columns_of_window
 from mirrorlib.feed.files.small_window import read_file, tell_commit
 from mirrorlib.feed.read import feed_schema
@@ -46,7 +47,19 @@ class Batch(ds.DataSourceReader):
 
 
 class Source(ds.DataSource):
-    """Reads a batch as its query would read it."""
+    """Reads a batch as its query would read it; an option that it has not is refused, else it would go for nothing."""
+
+    known: tuple[str, ...]  # options, `path` first
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        unknown = sorted(set(map(str.lower, options)) - {*self.known})
+        if unknown or not options.get("path"):
+            msg = f"{self.name()} has no such option" if unknown else f"{self.name()} needs a path"
+            known = ", ".join(self.known)
+            raise ParameterError(
+                msg, found=", ".join(unknown) or None, next_step=f"It has {known}."
+            )
 
     def reader(self, schema: StructType) -> ds.DataSourceReader:
         """Read what there is."""
@@ -55,6 +68,8 @@ class Source(ds.DataSource):
 
 class MirrorFeed(Source):
     """The changes of one table."""
+
+    known = "path", "after", "until"
 
     @classmethod
     def name(cls) -> str:
@@ -100,7 +115,7 @@ class _FeedReader(ds.DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
         table = self.look()
         if {start["table"], end["table"]} != {self._offset("until", None)["table"]}:
-            msg = "the query has read a table that was made anew since"
+            msg = "the query has read another table, or one that was made anew since"
             raise FeedExpiredError(msg, table=table.shown, next_step=ANEW)
         window = open_window(table.commits, start["version"], end["version"])
         if feed_schema(window) != self.wanted:
@@ -132,4 +147,4 @@ def in_pieces(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def _bound(text: str | None) -> Bound | None:
     """Read a version, or a moment, as an option has it."""
-    return int(text) if text is not None and text.lstrip("-").isdecimal() else text
+    return int(text) if text is not None and re.fullmatch("-?[0-9]+", text) else text

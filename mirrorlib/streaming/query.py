@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Unpack
 
 from mirrorlib.delta.sessions import PYTHON_SOURCES, is_remote, spark_generation
 from mirrorlib.errors import ComputeError, StoppedError, first_few
 from mirrorlib.events import Observer
 from mirrorlib.ingest.job import open_job
-from mirrorlib.ingest.options import Asked, Options, show_options
+from mirrorlib.ingest.options import Asked, read_asked, show_options
 from mirrorlib.ingest.report import STOPPED, ApplyReport
 from mirrorlib.ingest.run import apply_zone
 from mirrorlib.store import PathOrUrl
@@ -78,7 +79,7 @@ def stream_apply(  # noqa: D417  # `apply` tells of the others
     """
     register_sources(spark)
     place = Target.of(target, catalog=catalog, state=state)
-    job = open_job(spark, landing_zone, place, Options(**asked))
+    job = open_job(spark, landing_zone, place, read_asked(asked))
     run = partial(
         apply_zone,
         landing_zone=job.zone.url,
@@ -88,8 +89,11 @@ def stream_apply(  # noqa: D417  # `apply` tells of the others
         observe=observe,
         **asked,
     )
+    # A checkpoint says what was applied to one target, and as it was asked for then.
+    asked_for = repr((place, sorted(asked.items())))
+    told = sha256(asked_for.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     files = spark.readStream.format("landing_zone").options(
-        path=job.zone.url, state=job.state.url, tables=json.dumps(job.options.tables)
+        path=job.zone.url, state=job.state.url, tables=json.dumps(job.options.tables), run=told
     )
     # A server of Spark Connect calls from a process of its own, where the batch has the session.
     session = None if is_remote(spark) else spark

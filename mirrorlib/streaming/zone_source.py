@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import datasource as ds
 
 from mirrorlib.delta.columns import Columns, to_columns
-from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError
+from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError, first_few
 from mirrorlib.ingest.batch.evolve import grow_columns
 from mirrorlib.ingest.files.plan import Files, position_after
 from mirrorlib.ingest.files.source import Source
@@ -44,7 +44,9 @@ _PLACE = "__rowMarker__ int, _mirror_file string, _mirror_sequence bigint, _mirr
 
 
 class LandingZone(feed_source.Source):
-    """A zone's files, or with the option `table` the raw changes of that one."""
+    """A zone's files, or with the option `table` the raw changes of that one; the last three are `stream_apply`'s."""
+
+    known = "path", "table", "tables", "state", "run"
 
     @classmethod
     def name(cls) -> str:
@@ -66,7 +68,10 @@ class LandingZone(feed_source.Source):
 
 
 class _FilesReader(ds.DataSourceStreamReader):
-    """Lists the files of all tables, or of `tables`; what `state` has as not current is new every ten seconds."""
+    """Lists the files of all tables, or of `tables`; what `state` has not as current is new every ten seconds.
+
+    So is all of it to another `run`, who asks for other things, or has another target.
+    """
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options
@@ -83,7 +88,7 @@ class _FilesReader(ds.DataSourceStreamReader):
             look["newest"] = max((_number(file) or 0 for file in seen.files), default=0)
             look["files"] = len(seen.files)
             word = Journal(open_store(state), folder.name).read_status() if state else {}
-            if word.get("state", "current") != "current":  # time alone may change that
+            if state and word.get("state") != "current":  # time alone may change that
                 look["tried"] = int(time.time() // SETTLE)
             found[str(folder.name)] = look, seen.files
         return found
@@ -93,7 +98,9 @@ class _FilesReader(ds.DataSourceStreamReader):
 
     def latestOffset(self, start: object = None, limit: object = None) -> Offset:  # noqa: N802
         del start, limit
-        return {table: look for table, (look, _) in self._look().items()}
+        run = self.options.get("run")  # beside tables, of which none has no name
+        told: Offset = {"": {"run": run}} if run else {}
+        return told | {table: look for table, (look, _) in self._look().items()}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[ds.InputPartition]:
         found = []
@@ -109,13 +116,14 @@ class _FilesReader(ds.DataSourceStreamReader):
 
 
 class _ChangesReader(ds.DataSourceStreamReader):
-    """Reads one table's files, each by itself; a position is that of `apply`."""
+    """Reads one table's files, each by itself; a position is that of `apply`, and the files that it ends with."""
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         self.options, self.wanted = options, schema
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        return _before(_open(self.options)[1])
+        source, opened = _open(self.options)
+        return {"table": source.table, "read": _before(opened), "ends": {}}
 
     def latestOffset(self, start: object = None, limit: object = None) -> Offset:  # noqa: N802
         del limit
@@ -125,17 +133,30 @@ class _ChangesReader(ds.DataSourceStreamReader):
             msg = "files without numbers give a query no place to go on from"
             step = "Read them as a batch, or apply the zone and stream the table's feed."
             raise LandingZoneError(msg, table=source.table, next_step=step)
-        return position_after(position, _run(opened, position), by_time=by_time)
+        files = _run(opened, position)
+        ends = {partition_of(file.name): file.etag for _, file in files}
+        read = position_after(position, files, by_time=by_time)
+        return {"table": source.table, "read": read, "ends": {} if by_time else ends}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[ds.InputPartition]:
         source, opened = _open(self.options)
-        by_time, position = opened.listing.by_time, {**_before(opened), **start}
+        if {start["table"], end["table"]} != {source.table}:
+            msg, found = "the checkpoint is of another table", start["table"]
+            step = "Give each table's query a checkpoint of its own."
+            raise LandingZoneError(msg, table=source.table, found=found, next_step=step)
+        by_time, position = opened.listing.by_time, {**_before(opened), **start["read"]}
+        there = {
+            place: opened.listing.partitions.get(place, {}).get(position[place])
+            for place in start["ends"]
+        }
+        others = [p for p, file in there.items() if file and file.etag != start["ends"][p]]
         files = tuple(
             (number, file)
             for number, file in _run(opened, position)
-            if number <= end.get(WHOLE_FOLDER if by_time else partition_of(file.name), 0)
+            if number <= end["read"].get(WHOLE_FOLDER if by_time else partition_of(file.name), 0)
         )
-        if end.items() - position_after(position, files, by_time=by_time).items():
+        until = position_after(position, files, by_time=by_time)
+        if others or end["read"].items() - until.items():
             msg = "files that were read, or are still to be read, have gone or were begun anew"
             step = "Read them all again, with a new checkpoint."
             raise ChangeFileError(msg, table=source.table, next_step=step)
@@ -171,8 +192,10 @@ def _open(options: dict[str, str]) -> tuple[Source, OpenedFolder]:
     zone, wanted = open_store(options["path"]), options["table"]
     found = [one for one in list_tables(zone) if matches(one.name, [wanted])]
     if len(found) != 1:
-        msg, step = f"{len(found)} tables of the landing zone are called so", "Name one of them."
-        raise LandingZoneError(msg, table=wanted, next_step=step)
+        msg = "several tables are called so" if found else "the landing zone has no such table"
+        names = first_few(str(one.name) for one in found or list_tables(zone)) or "none"
+        step = "Name one of them in the option table."
+        raise LandingZoneError(msg, table=wanted, found=names, next_step=step)
     folder, table = found[0], str(found[0].name)
     if folder.refusal is not None:
         raise folder.refusal

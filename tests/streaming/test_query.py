@@ -195,6 +195,21 @@ def test_options_are_those_of_apply(stage: Stage) -> None:
         mirrorlib.stream_apply(stage.spark, str(stage.zone), f"{stage.zone}/tables")
 
 
+def test_a_checkpoint_of_another_target_or_of_other_options_keeps_nothing_back(
+    stage: Stage,
+) -> None:
+    """Nothing has come into the zone since, and there is something to apply all the same."""
+    stage.run(tables=["dbo/items"])
+    stage.run()
+    assert [(1, "a")] == stage.rows()
+    stage.target += "-other"
+    stage.run()
+    assert [(1, "a")] == stage.rows() == stage.rows("items")
+    shutil.rmtree(stage.target)
+    stage.run()
+    assert [(1, "a")] == stage.rows()
+
+
 def test_an_older_spark_is_told_what_there_is_instead(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -208,9 +208,29 @@ def test_raw_changes_are_streamed_each_once_up_to_a_gap(
     orders.drop()
     orders.make()
     orders.metadata(keys=["id"])
-    orders.file([{"id": 9}], markers=[0])
-    with pytest.raises(Exception, match=r"ChangeFileError.*begun anew"):
+    for number in range(1, 7):
+        orders.file([{"id": 9 + number}], markers=[0], number=number)
+        if number in (1, 6):  # behind what was read, and beyond it
+            with pytest.raises(Exception, match=r"ChangeFileError.*begun anew"):
+                query.run()
+    zone.table("items", keys=["id"]).file([{"id": 7}], markers=[0])
+    query.reader = spark.readStream.format("landing_zone").options(path=str(zone), table="items")
+    with pytest.raises(Exception, match=r"LandingZoneError.*the checkpoint is of another table"):
         query.run()
+
+
+@pytest.mark.parametrize("source, known", [("mirror_feed", "after"), ("landing_zone", "table")])
+def test_an_option_that_a_source_has_not_is_refused(
+    spark: SparkSession, source: str, known: str
+) -> None:
+    """It would go for nothing, and more rows would be read than were asked for."""
+    reader = spark.read.format(source)
+    with pytest.raises(
+        Exception, match=rf"ParameterError: {source} has no such option.*aftr.*{known}"
+    ):
+        reader.options(path="/nowhere", aftr=1).load()
+    with pytest.raises(Exception, match=f"ParameterError: {source} needs a path"):
+        spark.read.format(source).load()
 
 
 @pytest.mark.thorough
@@ -242,5 +262,8 @@ def test_raw_changes_of_other_folders(
     types.garbage()
     with pytest.raises(Exception, match=r"ChangeFileError: types: 0+3"):
         raw("types")
-    with pytest.raises(Exception, match="LandingZoneError: nowhere: 0 tables"):
+    with pytest.raises(
+        Exception,
+        match="LandingZoneError: nowhere: the landing zone has no such table",
+    ):
         raw("nowhere")
