@@ -16,7 +16,7 @@ from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
 from mirrorlib.ingest.files.plan import Files, first_position, is_young, next_run, within
 from mirrorlib.ingest.files.table_folder import OpenedFolder
-from mirrorlib.ingest.report import State
+from mirrorlib.ingest.report import STOPPED, State
 from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, every_cause
@@ -94,6 +94,9 @@ def open_next(
         files = every if anew else within(every, options.max_files, options.max_bytes)
         if not coming.files or (replaces and coming.state != "current"):
             return coming
+        known = work.approved
+        if not files and known is not None and known.state in STOPPED:  # as the plan has said
+            return replace(coming, state=known.state, reason=known.reason, file=known.file)
         if work.stop() or not files:
             count = len(coming.files)
             waiting = "1 file waits" if count == 1 else f"{count:,} files wait"

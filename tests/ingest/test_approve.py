@@ -44,6 +44,18 @@ def test_what_was_looked_at_is_applied(fresh: Mirror) -> None:
         fresh.apply(approve=approved)
 
 
+def test_a_table_that_the_plan_says_is_stopped_stops_the_run_too(fresh: Mirror) -> None:
+    """What stands before its broken file is applied; whoever looks at the exit code alone is told."""
+    fresh.publish()
+    fresh.table.garbage(2)
+    (planned,) = mirrorlib.plan(fresh.spark, str(fresh.zone), fresh.target).tables
+
+    report = fresh.run(approve=look(fresh))
+
+    assert ("failed", "failed", 1) == (planned.state, report.state, report.position)
+    assert report.reason == planned.reason
+
+
 def a_new_file(mirror: Mirror) -> None:
     """Publish one."""
     mirror.publish()
