@@ -14,9 +14,8 @@ from typing import Any, Literal
 _PLAIN = {*vars(logging.makeLogRecord({})), "asctime", "message", "taskName"}
 STOPPED = frozenset({"blocked", "failed"})
 LOG = logging.getLogger(__name__)  # what it is given is told to every handler that listens there
-LOG.addHandler(
-    logging.NullHandler()
-)  # where nobody listens, Python would print what the report says already
+# Where nobody listens, Python would print what the report says already.
+LOG.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FEED = "'delta.enableChangeDataFeed' = 'true'"
+# A column of every type, a row of values at their ends, and one of NULLs.
+COLUMNS = (
+    "id int, flag boolean, tiny tinyint, small smallint, big bigint, single float, double double, "
+    "money decimal(38,18), text string, bytes binary, day date, at timestamp, wall timestamp_ntz"
+)
+ROW = (
+    "({id}, true, 1Y, -2S, 9223372036854775807, float('NaN'), -0.0D, 12345678901234567890.123456789012345678, "
+    "'Grüße ✓', X'00FF', DATE'0001-01-01', TIMESTAMP'1500-02-28 01:02:03.456789', TIMESTAMP_NTZ'9999-12-31 23:59:59')"
+)
+NULLS = f"({{id}}{', NULL' * 12})"
 
 
 class Table:

@@ -63,14 +63,9 @@ def address_of(table: PathOrUrl) -> str:
 
 def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> FeedTable:
     """Address a table, which errors call *shown*, or what the caller calls it; `FeedError` where there is none."""
-    if is_path(table):
+    if "/" in table or "\\" in table:
         return find_table_at(table, shown=shown)
     return _found(_location(spark, table), shown or table, None, quote_dotted(table))
-
-
-def is_path(table: str) -> bool:
-    """Say whether a text is a path, and no catalog's name."""
-    return "/" in table or "\\" in table
 
 
 def find_table_at(path: str, *, shown: str = "") -> FeedTable:

@@ -57,9 +57,8 @@ class Job:
     observe: Observer
     stop: Callable[[], bool]
     others_wait: Callable[[], bool] = lambda: False  # for their turn, in this run or the next one
-    approved: Mapping[str, PlannedTable] | None = (
-        None  # all that may be done, by table; None for whatever there is
-    )
+    # All that may be done, by table; None for whatever there is.
+    approved: Mapping[str, PlannedTable] | None = None
 
 
 def open_job(

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from mirrorlib.delta.columns import find_key_column
 from mirrorlib.errors import MirrorError
+from mirrorlib.events import STOPPED
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
 from mirrorlib.ingest.files.plan import Files, first_position, is_young, next_run, within
 from mirrorlib.ingest.files.table_folder import OpenedFolder
-from mirrorlib.ingest.report import STOPPED, State
+from mirrorlib.ingest.report import State
 from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, every_cause

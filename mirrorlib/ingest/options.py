@@ -170,12 +170,11 @@ class Options:
 def _check_kind(name: str, value: object, kinds: Sequence[object]) -> None:
     """Refuse a value that is of no kind that its annotation names, and no word of it: text counts as true."""
     words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
-    told = [_KINDS[kind][0] for kind in kinds if kind in _KINDS]
-    types = [one for kind in kinds if kind in _KINDS for one in _KINDS[kind][1]]
-    is_one = type(value) in types or any(
-        isinstance(value, one) for one in types if one is not bool and not isinstance(value, bool)
-    )
-    if not (is_one or (words and value in words)) and (words or told):
+    known = [_KINDS[kind] for kind in kinds if kind in _KINDS]
+    told, types = [one for one, _ in known], [one for _, ones in known for one in ones]
+    # Python takes a flag for a number, too.
+    fits = bool in types if isinstance(value, bool) else isinstance(value, tuple(types))
+    if not fits and value not in words:
         wanted = f"one of {', '.join(map(str, (*told, *words)))}" if words else " or ".join(told)
         msg = f"{name} is {value!r}; it has to be {wanted}"
         raise ValueError(msg)

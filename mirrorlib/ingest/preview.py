@@ -56,9 +56,8 @@ _SIDES = {
     "columns": ("schema_changes",),
     "rules": ("policies",),
 }
-_HOW = frozenset(
-    {"backfill_interval", "listing", "parallelism"}
-)  # options that change nothing of a plan
+# Options that change nothing of a plan.
+_HOW = frozenset({"backfill_interval", "listing", "parallelism"})
 
 
 @show_options

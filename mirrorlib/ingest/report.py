@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
+from mirrorlib.events import STOPPED
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.tabular import Report
 
@@ -29,7 +30,6 @@ SHOWS_NOTHING = (
     "If one was removed on purpose, start it over: mirrorlib reset TARGET TABLE"
 )
 EMPTY = "The landing zone shows no table."
-STOPPED: frozenset[State] = frozenset({"blocked", "failed"})
 
 
 def shown_position(position: Mapping[str, int]) -> Position | None:
@@ -173,9 +173,8 @@ class PlannedTable:
     schema_changes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     differences: str = ""
-    contents: tuple[
-        tuple[str, int, str, str], ...
-    ] = ()  # name, size, etag and fingerprint of each file
+    # Name, size, etag and fingerprint of each file.
+    contents: tuple[tuple[str, int, str, str], ...] = ()
     policies: Mapping[str, Any] = field(default_factory=dict)  # by which they are read, and applied
     receivers: tuple[str, ...] = ()  # what its consumers will see, a sentence each
 

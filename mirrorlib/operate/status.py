@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from mirrorlib.errors import MirrorError
+from mirrorlib.events import STOPPED
 from mirrorlib.ingest.files.continued_life import newest_entry
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
@@ -23,7 +24,6 @@ from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import (
     GONE,
     SHOWS_NOTHING,
-    STOPPED,
     Position,
     State,
     StateReport,

@@ -136,11 +136,8 @@ def picture(given: Mapping[str, Any], spark: SparkSession | None = None) -> Over
     if "/" not in target:
         catalog, _, target = target.partition(".")
     ways = lineage(target, catalog=catalog, state=state)
-    known = (
-        StatusReport(target=ways.target, tables=()),
-        LedgerReport(target=ways.target, batches=()),
-    )
-    return Overview(status=known[0], ledger=known[1], ways=ways)
+    status = StatusReport(target=ways.target, tables=())
+    return Overview(status=status, ledger=LedgerReport(target=ways.target, batches=()), ways=ways)
 
 
 def find_home(names: Mapping[str, Any], own: str, given: Mapping[str, Any]) -> Home:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Unpack
 
 from mirrorlib.delta.sessions import PYTHON_SOURCES, is_remote, spark_generation
 from mirrorlib.errors import ComputeError, StoppedError, first_few
-from mirrorlib.events import Observer
+from mirrorlib.events import STOPPED, Observer
 from mirrorlib.ingest.job import open_job
 from mirrorlib.ingest.options import Asked, read_asked, show_options
-from mirrorlib.ingest.report import STOPPED, ApplyReport
+from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.ingest.run import apply_zone
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
-from feeds import FEED, Table
+from feeds import COLUMNS, FEED, NULLS, ROW, Table
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.feed.files.direct import change_files
@@ -35,16 +35,6 @@ if TYPE_CHECKING:
 
     from mirrorlib.delta.address import FeedTable
     from mirrorlib.feed.window import Window
-
-COLUMNS = (
-    "id int, flag boolean, tiny tinyint, small smallint, big bigint, single float, double double, "
-    "money decimal(38,18), text string, bytes binary, day date, at timestamp, wall timestamp_ntz"
-)
-ROW = (
-    "({id}, true, 1Y, -2S, 9223372036854775807, float('NaN'), -0.0D, 12345678901234567890.123456789012345678, "
-    "'Grüße ✓', X'00FF', DATE'0001-01-01', TIMESTAMP'1500-02-28 01:02:03.456789', TIMESTAMP_NTZ'9999-12-31 23:59:59')"
-)
-NULLS = f"({{id}}{', NULL' * 12})"
 
 
 @pytest.mark.thorough("true")

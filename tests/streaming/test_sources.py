@@ -10,22 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mirrorlib
-from feeds import FEED, Table
+from feeds import COLUMNS, FEED, NULLS, ROW, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tests.zones import ZoneWriter
 
-ALL = (
-    "id int, flag boolean, tiny tinyint, small smallint, big bigint, single float, double double, "
-    "money decimal(38,18), text string, bytes binary, day date, at timestamp, wall timestamp_ntz"
-)
-ROW = (
-    "({id}, true, 1Y, -2S, 9223372036854775807, float('NaN'), -0.0D, 12345678901234567890.123456789012345678, "
-    "'Grüße ✓', X'00FF', DATE'0001-01-01', TIMESTAMP'1500-02-28 01:02:03.456789', TIMESTAMP_NTZ'9999-12-31 23:59:59')"
-)
-NULLS = f"({{id}}{', NULL' * 12})"
 ELSEWHERE = "mirrorlib.read_feed"  # what an error says to read it with
 
 
@@ -69,7 +60,7 @@ def test_a_window_is_what_read_feed_has_or_an_error_names_it(
 ) -> None:
     """Whatever was committed: all types, columns that come later, rows that go with their files."""
     properties = f"{FEED}, 'delta.enableDeletionVectors' = '{vectors}'"
-    table = Table(spark, tmp_path / "t", ALL, properties).run(
+    table = Table(spark, tmp_path / "t", COLUMNS, properties).run(
         "INSERT INTO {t} SELECT /*+ COALESCE(1) */ * FROM VALUES "
         f"{ROW.format(id=1)}, {NULLS.format(id=2)}, {ROW.format(id=3)}",
         "UPDATE {t} SET text = 'other' WHERE id = 1",
