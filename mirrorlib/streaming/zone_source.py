@@ -89,7 +89,8 @@ class _FilesReader(ds.DataSourceStreamReader):
             look["files"] = len(seen.files)
             word = Journal(open_store(state), folder.name).read_status() if state else {}
             if state and word.get("state") != "current":  # time alone may change that
-                look["tried"] = int(time.time() // SETTLE)
+                # What was never tried, as of a target that is new or gone, is new at every look.
+                look["tried"] = int(time.time() // SETTLE) if word else time.time()
             found[str(folder.name)] = look, seen.files
         return found
 
