@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, object]
 TYPES = {"id": "Int32", "v": "String", "n": "Int64"}
+SOON = timedelta(minutes=10)
 
 
 @pytest.fixture(params=["small", "large"])
@@ -213,17 +214,40 @@ def test_text_of_a_clock_that_is_ahead_is_read_once_two_listings_agree(
     path = publish(text_table(zone), "id,v,n\n1,a,1\n")
     moment = time.time() + 3600
     os.utime(path, (moment, moment))
-    assert "behind" == run(spark, zone, target, settle=30.0).state
-    assert "behind" == run(spark, zone, target, settle=30.0).state
-    word = Path(target) / "_mirrorlib" / "journal" / "orders" / "status.json"
-    said = json.loads(word.read_text())
-    seen = datetime.fromisoformat(said["watched"]["seen_at"]) - timedelta(seconds=31)
-    said["watched"]["seen_at"] = seen.isoformat()
-    word.write_text(json.dumps(said))
+    for _ in range(2):
+        assert "behind" == run(spark, zone, target, settle=30.0).state
+    seen_first(target, seconds=31)
 
     report = run(spark, zone, target, settle=30.0)
 
     assert ("current", 1) == (report.state, report.position), report.reason
+
+
+def test_text_that_was_seen_before_our_clock_was_set_back(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """A listing of what is now tomorrow says nothing: it is watched anew, not until tomorrow."""
+    path = publish(text_table(zone), "id,v,n\n1,a,1\n")
+    moment = time.time() + 3600
+    os.utime(path, (moment, moment))
+    assert "behind" == run(spark, zone, target, settle=30.0).state
+    seen_first(target, seconds=-86_400)
+    assert "behind" == run(spark, zone, target, settle=30.0).state
+    seen_first(target, seconds=31)
+
+    report = run(spark, zone, target, settle=30.0)
+
+    assert ("current", 1) == (report.state, report.position), report.reason
+
+
+def seen_first(target: str, *, seconds: float) -> None:
+    """Let the watched file have been seen so long before now."""
+    word = Path(target) / "_mirrorlib" / "journal" / "orders" / "status.json"
+    said = json.loads(word.read_text())
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(said["watched"]["seen_at"])) < SOON
+    seen = datetime.now(UTC) - timedelta(seconds=seconds)
+    said["watched"]["seen_at"] = seen.isoformat(timespec="microseconds")
+    word.write_text(json.dumps(said))
 
 
 def test_columns_that_nobody_declared_are_strings_and_reported(

@@ -199,7 +199,11 @@ class Applying(Course[TableReport]):
         watched = opened.watched
         if young is None:
             watched = None
-        elif watched is None or (watched.file, watched.etag) != (young.name, young.etag):
+        elif (
+            watched is None
+            or (watched.file, watched.etag) != (young.name, young.etag)
+            or watched.seen_at > opened.listed_at  # our clock was set back since
+        ):
             watched = Watched(file=young.name, etag=young.etag, seen_at=opened.listed_at)
         progress.watched = watched
         progress.emptied = (progress.emptied or opened.listed_at) if opened.emptied else None
