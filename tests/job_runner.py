@@ -1,8 +1,8 @@
 """Run the jobs of a rendered bundle on this machine, task by task, in the form in which they ship.
 
 In: a rendered target and values of job parameters. Out: what became of each task. A notebook task runs in
-a kernel that has `dbutils`, with parameters as a job hands them over: as the text of widgets. A wheel task
-calls the entry point of the wheel that was built and installed into an environment of its own, beside what a
+a kernel that has `dbutils`, with parameters as a job hands them over: as the text of widgets. A script runs in, and a wheel task
+calls the entry point of the wheel in, an environment of its own, into which the wheel was built and installed, beside what a
 platform brings and what the wheel asks for, as Databricks does: by its name, with `sys.argv`, and what it returns is dropped. Not to be had here: clusters, grants, the
 catalog's own rules.
 """
@@ -113,9 +113,13 @@ class Environment:
 
     def call(self, package: str, entry_point: str, parameters: list[str]) -> tuple[bool, str]:
         """Call an entry point; say whether it came back, and what it said."""
+        return self.python_runs("-c", _CALL, package, entry_point, *parameters)
+
+    def python_runs(self, *words: str) -> tuple[bool, str]:
+        """Run Python; say whether it ended well, and what it said."""
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run(
-            [str(self.python), "-I", "-c", _CALL, package, entry_point, *parameters],
+            [str(self.python), "-I", *words],
             capture_output=True,
             text=True,
             env={**environment, **self.variables},
@@ -203,9 +207,15 @@ class JobRunner:
             return TaskRun(task["task_key"], str(same).lower())
         if "notebook_task" in task:
             return self._run_notebook(task, values, handed)
-        told = task["python_wheel_task"]
+        told = task.get("python_wheel_task") or task["spark_python_task"]
         parameters = [filled(one, values) for one in told["parameters"]]
-        well, said = self.environment.call(told["package_name"], told["entry_point"], parameters)
+        if "python_file" in told:
+            script = self.rendered.root / "bundles" / told["python_file"]
+            well, said = self.environment.python_runs(str(script), *parameters)
+        else:
+            well, said = self.environment.call(
+                told["package_name"], told["entry_point"], parameters
+            )
         return TaskRun(task["task_key"], "succeeded" if well else "failed", said)
 
     def _run_notebook(

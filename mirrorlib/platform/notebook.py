@@ -31,7 +31,7 @@ from mirrorlib.operate.status import StatusReport
 from mirrorlib.platform.home import Home
 from mirrorlib.platform.parameters import Kind, Place, read_options, read_parameter
 from mirrorlib.platform.progress import show_in_cell
-from mirrorlib.platform.session import local_spark
+from mirrorlib.platform.session import local_spark, platform_spark
 from mirrorlib.store import lend_azure_token
 from mirrorlib.tabular import Report
 from mirrorlib.version import VERSION
@@ -104,7 +104,7 @@ def get_spark(names: Mapping[str, Any], given: Mapping[str, Any]) -> SparkSessio
     """Return the platform's session, or start one on this machine that reaches what the parameters name."""
     several = (value if isinstance(value, list) else [value] for value in given.values())
     places = [place for values in several for place in values if isinstance(place, str)]
-    spark: SparkSession = names.get("spark") or local_spark(stores=places)
+    spark: SparkSession = names.get("spark") or platform_spark() or local_spark(stores=places)
     # A cluster may keep an older wheel of the same name: whoever looks at a run sees what it ran on.
     sys.stdout.write(f"mirrorlib {VERSION}, Spark {spark.version}, {host_of(names)}\n")
     return spark

@@ -103,12 +103,29 @@ def test_every_task_runs_what_it_names(rendered: Rendered) -> None:
                 )
                 assert "mirrorlib-task" in PROJECT["scripts"]
                 assert "" == understand([filled(one, defaults) for one in told["parameters"]]), key
+            if "spark_python_task" in task:
+                told = task["spark_python_task"]
+                name, *given = told["parameters"]
+                path = ROOT / "notebooks" / f"{name}.ipynb"
+                words = {one.partition("=")[0] for one in given}
+                assert (ROOT / "bundles" / told["python_file"]).is_file()
+                assert needed_parameters(path) <= words <= set(read_parameters(path)), key
             if "condition_task" not in task:
                 clusters = {one["job_cluster_key"] for one in job["job_clusters"]}
                 places = {one["environment_key"] for one in job.get("environments", [])}
                 assert (
                     task.get("job_cluster_key") in clusters or task["environment_key"] in places
                 ), key
+
+
+def test_every_job_runs_on_serverless_unless_somebody_says_otherwise(rendered: Rendered) -> None:
+    """There the environment brings the wheel."""
+    for key, job in rendered.jobs.items():
+        assert "serverless" == parameters_of(job)["job.parameters.compute"], key
+        (environment,) = job["environments"]
+        assert ["../dist/*.whl"] == environment["spec"]["dependencies"], key
+        runs = [task for task in all_tasks(job) if "condition_task" not in task]
+        assert 1 == sum("environment_key" in task for task in runs), key
 
 
 def test_every_reference_between_tasks_is_to_one_before_it(rendered: Rendered) -> None:
