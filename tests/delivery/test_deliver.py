@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.events import Event
 
+pytestmark = pytest.mark.slow
+
 
 class Kept:
     """A receiver that keeps every window as a file; it can tell what it has, or not."""

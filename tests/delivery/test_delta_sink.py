@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.events import Event
 
+pytestmark = pytest.mark.slow
+
 FEED = "'delta.enableChangeDataFeed' = 'true'"
 MODES = ("changes", "current", "scd2")
 STATE = ("valid_from", "valid_to", "is_current")

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from mirrorlib.delivery.report import StreamReport
     from mirrorlib.events import Event
 
+pytestmark = pytest.mark.slow
+
 FEED = "'delta.enableChangeDataFeed' = 'true'"
 COMMITS = 11
 
@@ -259,7 +261,7 @@ def once() -> Callable[[], bool]:
     return lambda: next(asked, True)
 
 
-@pytest.mark.thorough("net")
+@pytest.mark.thorough
 @pytest.mark.parametrize("net", [False, True], ids=["every change", "net"])
 def test_random_commits_in_random_windows_replay_to_the_table(
     broker: Any, spark: SparkSession, history: Path, net: bool

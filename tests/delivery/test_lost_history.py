@@ -76,6 +76,7 @@ def after_plan(number: int, action: Callable[[], None]) -> dict[str, Any]:
     return {"observe": observe}
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("vacuuming")
 def test_a_planned_snapshot_whose_rows_are_gone_gives_way_to_a_fresh_one(source: Source) -> None:
     """Whatever is to happen when changes are gone: nothing was promised yet. Vacuum tells who needs the rows."""

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from mirrorlib.delivery.report import StreamReport
     from mirrorlib.events import Event
 
+pytestmark = pytest.mark.slow
+
 INSERT, PRE, POST, DELETE = "insert", "update_preimage", "update_postimage", "delete"
 PLACES = {DELETE: 0, PRE: 1, POST: 2, INSERT: 3}
 MARKER = "__rowMarker__"

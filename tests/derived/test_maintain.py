@@ -30,6 +30,8 @@ from tables import newest_version, read_versions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = "id int, gone boolean, at int, v string"
 INSERT, UPDATE, DELETE = (1, False, 1, "inserted"), (1, None, 2, "updated"), (1, True, 3, None)
 OTHER = (2, False, 9, "other")

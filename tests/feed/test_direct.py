@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from mirrorlib.delta.address import FeedTable
     from mirrorlib.feed.window import Window
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.thorough("true")
 @pytest.mark.parametrize("vectors", ["true", "false"])
@@ -320,9 +322,7 @@ KEY_TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
-@pytest.mark.thorough(
-    *(f"{kind}-*" for kind in KEY_TYPES if kind != "string"), "string-0", "string-2"
-)
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", KEY_TYPES)
 def test_net_changes_of_keys_that_are_one_row_are_the_difference_of_the_ends(

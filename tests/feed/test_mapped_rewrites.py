@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from zones import ZoneWriter
 
+pytestmark = pytest.mark.slow
+
 UPSERT = 4
 NAME = "Umsatz in €"
 
@@ -127,6 +129,7 @@ def test_killed_at_any_commit_of_it_the_next_run_ends_the_same(
     assert multiset(read_rows(sheet.spark, sheet.path)) == rows
 
 
+@pytest.mark.thorough("files")
 @pytest.mark.parametrize("to", ["delta", "files"])
 def test_consumers_go_over_it(sheet: Sheet, tmp_path: Path, to: str) -> None:
     """A copy takes the wider type and every change beside it; one of files begins a part of that type."""

@@ -156,7 +156,7 @@ def test_consumers_go_on_over_rows_written_again(
     assert {10.0, 11.0, 20.0, 20.5, 1.5, 2.5} == {row["n"] for row in rows}
 
 
-@pytest.mark.thorough("current")
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["current", "scd2"])
 def test_a_receiver_s_rows_are_written_again_as_often_as_types_change(
     spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path, mode: str

@@ -159,7 +159,7 @@ def test_a_name_that_needs_column_mapping_is_read(fresh: Mirror) -> None:
 STEPS = [("stage", "before"), ("stage", "after"), ("commit", "before"), ("commit", "after")]
 
 
-@pytest.mark.thorough("stage-*", "commit-before-*", "done-*")
+@pytest.mark.thorough("stage-*", "commit-before-*", "done-*", "*-later")
 @pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
 @pytest.mark.parametrize("step", [*STEPS, ("done", "before")], ids="-".join)
 def test_a_run_that_dies_anywhere_has_one_effect(
@@ -233,6 +233,7 @@ def test_a_new_life_on_a_table_with_rows_replaces_them(mirror: Mirror) -> None:
     assert ["overwrite"] == kinds(report)
 
 
+@pytest.mark.thorough
 def test_a_slow_runner_of_an_old_life_adds_nothing(mirror: Mirror) -> None:
     """Its plan is of a life that has ended, which it sees in the commits since."""
     mirror.publish(MORE)

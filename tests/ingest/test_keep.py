@@ -211,18 +211,9 @@ def begin_and_die(spark: SparkSession, zone: ZoneWriter, target: str, step: str,
         apply(spark, zone, target, observe=at(step, when, die))
 
 
-@pytest.mark.parametrize(
-    "step, when",
-    [
-        pytest.param("fence", "before", marks=pytest.mark.thorough),
-        ("fence", "after"),
-        *(
-            pytest.param(step, when, marks=pytest.mark.thorough)
-            for step in ("read", "plan", "guard", "stage", "commit", "done")
-            for when in ("before", "after")
-        ),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["fence", "read", "plan", "guard", "stage", "commit", "done"])
 def test_killed_at_any_step_every_file_has_one_effect(
     spark: SparkSession, zone: ZoneWriter, target: str, step: str, when: str
 ) -> None:

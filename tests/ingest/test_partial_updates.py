@@ -139,10 +139,8 @@ def files_of(mode: str) -> list[tuple[list[Row], list[int]]]:
     ]
 
 
-@pytest.mark.parametrize(
-    "mode",
-    ["absent", pytest.param("nulls", marks=pytest.mark.thorough), "listed:set"],
-)
+@pytest.mark.thorough("absent", "nulls")
+@pytest.mark.parametrize("mode", ["absent", "nulls", "listed:set"])
 def test_partial_updates_keep_what_they_do_not_set(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path, mode: str
 ) -> None:

@@ -15,6 +15,8 @@ from mirrors import Killed, Mirror, at
 if TYPE_CHECKING:
     from mirrorlib.journal.entries import Readers
 
+pytestmark = pytest.mark.slow
+
 PROPERTY = "mirrorlib.readers"
 PURGE = [  # the statements of docs/readers.md
     "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')",
@@ -43,6 +45,7 @@ def publish_types(mirror: Mirror, *kinds: pa.DataType) -> None:
         mirror.table.file(pa.table({"id": [number], "n": pa.array([value], kind)}))
 
 
+@pytest.mark.thorough("None")
 @pytest.mark.smoke
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("readers", ["plain", None], ids=str)
@@ -140,8 +143,9 @@ def test_a_name_that_needs_column_mapping_is_told(fresh: Mirror, at_once: bool) 
     assert 3 == row["minReaderVersion"]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("asked", ["option", pytest.param("property", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("asked", ["option", "property"])
 def test_a_table_that_is_purged_becomes_plain(mirror: Mirror, asked: str) -> None:
     """As docs/readers.md says: what its owner does on the way is no foreign write, and its feed stays whole."""
     for _ in range(2):

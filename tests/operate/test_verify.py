@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from logs import Log
 
+pytestmark = pytest.mark.slow
+
 Named = list[tuple[dict[str, Any], str]]
 
 
@@ -69,6 +71,7 @@ def test_one_changed_row_is_found_and_named(
     assert shown.endswith("\ndbo/orders: id = 4 differs in w: w e -> secret")
 
 
+@pytest.mark.thorough
 def test_whatever_was_done_to_a_table_is_named(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.zones import TableWriter, ZoneWriter
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 120  # seconds for what a query does in a few
 
 
@@ -101,6 +103,7 @@ def test_a_query_applies_what_is_there_and_its_checkpoint_may_be_lost(stage: Sta
     assert ([(1, "b"), (2, "d")], before + 1) == (stage.rows(), stage.versions())
 
 
+@pytest.mark.thorough
 def test_a_broken_file_ends_the_query_and_holds_no_other_table_up(stage: Stage) -> None:
     """The query's exception names table, file and error; begun again, it applies what has come for the others."""
     stage.orders.garbage()
@@ -195,6 +198,7 @@ def test_options_are_those_of_apply(stage: Stage) -> None:
         mirrorlib.stream_apply(stage.spark, str(stage.zone), f"{stage.zone}/tables")
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_of_another_target_or_of_other_options_keeps_nothing_back(
     stage: Stage,
 ) -> None:
