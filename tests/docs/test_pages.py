@@ -33,7 +33,7 @@ BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXIT = re.compile(r"#.*\bexit code (\d+)")
 PROJECT = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-pytestmark = pytest.mark.usefixtures("signals")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("signals")]
 
 
 def run_command(line: str) -> int | str | None:
