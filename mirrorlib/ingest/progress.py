@@ -47,19 +47,7 @@ class Progress:
         """Take over a batch that has ended; a void one applied nothing."""
         self.entry = Entry(plan=plan, done=done)
         if done.outcome == "applied":
-            names = ("inserts", "updates", "deletes", "upserts")
-            batch = BatchReport(
-                batch=plan.batch,
-                kind=done.kind,
-                files=len(plan.files),
-                bytes=plan.bytes,
-                first_file=plan.files[0].name,
-                last_file=plan.files[-1].name,
-                version=done.version,
-                seconds=dict(done.seconds),
-                **{name: done.rows.get(name, 0) for name in names},
-            )
-            self.batches.append(batch)
+            self.batches.append(BatchReport.of(plan, done))
         return self.entry
 
     def warn(self, *warnings: str) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 from mirrorlib.events import STOPPED
+from mirrorlib.journal.entries import Done, Plan
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.tabular import Report
 
@@ -24,6 +25,7 @@ ROADS: Mapping[Kind, str] = {
     "overwrite": "the table was written anew: a first load, or one that replaces it",
     "empty": "no row changed",
 }
+MARKED = ("inserts", "updates", "deletes", "upserts")
 GONE = "Its folder is no longer in the landing zone."
 SHOWS_NOTHING = (
     "The landing zone shows no table at all, as one does that is not mounted: no table is taken for gone. "
@@ -70,13 +72,30 @@ class BatchReport:
     updates: int
     deletes: int
     upserts: int
-    version: int | None
+    version: int
     seconds: Mapping[str, float]
+
+    @classmethod
+    def of(cls, plan: Plan, done: Done, **more: Any) -> Self:  # noqa: ANN401  # fields of any kind
+        """Tell a batch that has ended, and *more* of it, as a kind of this report has it."""
+        counts = {name: done.rows.get(name, 0) for name in MARKED}
+        return cls(
+            batch=plan.batch,
+            kind=done.kind,
+            files=len(plan.files),
+            bytes=plan.bytes,
+            first_file=plan.files[0].name,
+            last_file=plan.files[-1].name,
+            version=done.version,
+            seconds=dict(done.seconds),
+            **counts,
+            **more,
+        )
 
     @property
     def rows(self) -> int:
         """Return the change rows that the batch's files hold."""
-        return self.inserts + self.updates + self.deletes + self.upserts
+        return sum(getattr(self, name) for name in MARKED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +160,7 @@ class ApplyReport(StateReport):
         """Return one row a table."""
         shown: list[tuple[str, ...]] = []
         for table in self.tables:
-            names = ("files", "inserts", "updates", "deletes", "upserts")
-            counts = tuple(f"{table.total(name):,}" for name in names)
+            counts = tuple(f"{table.total(name):,}" for name in ("files", *MARKED))
             version = "-" if table.version is None else str(table.version)
             rows, seconds = table.total("rows"), table.seconds
             rate = f"{rows / seconds:,.0f}" if rows and seconds else "-"

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import ClassVar
 
 from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.ingest.report import MARKED, BatchReport
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Done, Life, Plan
 from mirrorlib.names import TableName, matches
@@ -28,22 +29,13 @@ NEW = "nothing has been applied to this target yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class Applied(BatchReport):
     """One batch that has ended.
 
     Attributes:
         table: "dbo/orders".
         life: which life of the table folder it belongs to, 1 for the first.
-        batch: its number in that life.
         outcome: applied or void.
-        kind: adopt, append, matched-only, merge, overwrite or empty.
-        files: how many change files.
-        bytes: their size.
-        first_file: the first of them.
-        last_file: the last of them.
-        inserts, updates, deletes, upserts: change rows by marker.
-        version: the Delta version of its commit.
-        seconds: per stage.
         waited_seconds: how old the oldest of its files was when it ended, None where nobody wrote that down.
         planned_at: when its folder was listed, ISO 8601.
         finished_at: when it ended, ISO 8601.
@@ -55,29 +47,12 @@ class Applied:
 
     table: str
     life: int
-    batch: int
     outcome: str
-    kind: str
-    files: int
-    bytes: int
-    first_file: str
-    last_file: str
-    inserts: int
-    updates: int
-    deletes: int
-    upserts: int
-    version: int
-    seconds: Mapping[str, float]
     waited_seconds: float | None
     planned_at: str
     finished_at: str
     cause: str | None
     schema: tuple[str, ...] = ()
-
-    @property
-    def rows(self) -> int:
-        """Return the change rows of its files."""
-        return self.inserts + self.updates + self.deletes + self.upserts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -92,7 +67,7 @@ class LedgerReport(Report):
         """Return one row a batch."""
         found = []
         for one in self.batches:
-            counts = (one.files, one.inserts, one.updates, one.deletes, one.upserts)
+            counts = [getattr(one, name) for name in ("files", *MARKED)]
             found.append(
                 (
                     one.table,
@@ -207,22 +182,12 @@ def _applied(
     ended = datetime.fromisoformat(done.finished_at) if done.finished_at else None
     written = [datetime.fromisoformat(one.modified) for one in plan.files if one.modified]
     waited = (ended - min(written)).total_seconds() if ended and written else None
-    return Applied(
+    return Applied.of(
+        plan,
+        done,
         table=name.shown,
         life=life.ordinal,
-        batch=plan.batch,
         outcome=done.outcome,
-        kind=done.kind,
-        files=len(plan.files),
-        bytes=plan.bytes,
-        first_file=plan.files[0].name,
-        last_file=plan.files[-1].name,
-        inserts=done.rows.get("inserts", 0),
-        updates=done.rows.get("updates", 0),
-        deletes=done.rows.get("deletes", 0),
-        upserts=done.rows.get("upserts", 0),
-        version=done.version,
-        seconds=dict(done.seconds),
         waited_seconds=None if waited is None else round(max(waited, 0.0), 1),
         planned_at=plan.listed_at,
         finished_at=done.finished_at,

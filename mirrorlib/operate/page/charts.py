@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from mirrorlib.ingest.report import MARKED
 from mirrorlib.operate.ledger import Applied
 from mirrorlib.operate.lineage import Edge
 from mirrorlib.tabular import duration
 
 SLICES = 60
-_MARKERS = ("inserts", "updates", "deletes", "upserts")
 _LAGS = (1, 60, 3600, 86400, 30 * 86400, 365 * 86400)  # seconds
 _ROUND = [10**power * part for power in range(-2, 15) for part in (1, 2, 5)]
 Slices = list[tuple[datetime, list[Applied]]]
@@ -76,12 +76,12 @@ def draw(slices: Slices, waiting: float) -> tuple[Chart, Chart, Chart]:
     """Draw rows by marker, the longest lag, with what is *waiting* now, and the seconds of an average batch."""
     parts = [part for _, part in slices]
     stages = list(dict.fromkeys(name for part in parts for one in part for name in one.seconds))
-    rows = [[float(sum(getattr(b, m) for b in part)) for m in _MARKERS] for part in parts]
+    rows = [[float(sum(getattr(b, m) for b in part)) for m in MARKED] for part in parts]
     lags = [[max((b.waited_seconds or 0.0 for b in part), default=0.0)] for part in parts]
     lags[-1] = [max(*lags[-1], waiting)]
     spent = [[sum(b.seconds.get(s, 0) for b in p) / (len(p) or 1) for s in stages] for p in parts]
     return (
-        Chart(title="Change rows", legend=_MARKERS, values=rows, shown="{:,.0f}".format),
+        Chart(title="Change rows", legend=MARKED, values=rows, shown="{:,.0f}".format),
         Chart(title="Lag of the oldest file", legend=("lag",), values=lags, shown=duration, shift=5, ages=True),
         Chart(title="Seconds of an average batch", legend=stages, values=spent, shown="{:,.2f} s".format, shift=3),
     )  # fmt: skip
