@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from mirrorlib.feed.stream import stream_feed
     from mirrorlib.ingest.options import Options
     from mirrorlib.ingest.preview import plan_zone as plan
+    from mirrorlib.ingest.rebuild import rebuild_table as rebuild
+    from mirrorlib.ingest.rebuild import undo_rebuild
     from mirrorlib.ingest.report import ApplyReport, BatchReport, PlanReport, TableReport
     from mirrorlib.ingest.reset import reset_table as reset
     from mirrorlib.ingest.run import apply_zone as apply
@@ -173,6 +175,7 @@ __all__ = [
     "read_current_view",
     "read_feed",
     "read_table",
+    "rebuild",
     "register_sources",
     "require_keys",
     "reset",
@@ -181,6 +184,7 @@ __all__ = [
     "stream_apply",
     "stream_feed",
     "to_foundry_schema",
+    "undo_rebuild",
     "union_keyed",
     "untag",
     "vacuum",

@@ -62,6 +62,7 @@ _COMMANDS = {
     "verify": ("ledger", "compare tables with what their landing files come to"),
     "check": ("check", "review a landing zone as a strict reader"),
     "reset": ("apply", "start one table over"),
+    "rebuild": ("apply", "compute one table anew, and change what differs"),
     "publish": ("publish", "put the rows of files into a landing zone"),
     "fabric-items": ("platforms", "write notebooks, wheel and schedule as Microsoft Fabric items"),
     "demo": ("platforms", "publish and apply real data, and show what happened"),

@@ -59,6 +59,7 @@ class Job:
     others_wait: Callable[[], bool] = lambda: False  # for their turn, in this run or the next one
     # All that may be done, by table; None for whatever there is.
     approved: Mapping[str, PlannedTable] | None = None
+    rebuilds: bool = False  # it is foreseen what a rebuild would do
 
 
 def open_job(

@@ -21,7 +21,7 @@ from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.job import Job
 from mirrorlib.ingest.report import GONE
 from mirrorlib.journal.disk import Journal, find_journals
-from mirrorlib.journal.entries import Life
+from mirrorlib.journal.entries import REBUILD, Life
 from mirrorlib.landing.listing import FolderListing
 from mirrorlib.names import TableName
 
@@ -80,7 +80,8 @@ def lives_of(
     # What a table that starts over shows has come since.
     existing = bool(lives) or not opened.plain or job.options.include_existing
     if not write:
-        return (*lives, replace(_UNBORN, start_at=start, include_existing=existing))
+        coming_life = replace(_UNBORN, why=why, start_at=start, include_existing=existing)
+        return (*lives, coming_life)
     if not existing:  # first of all: what comes from here on must not be taken for what was there
         files = (file for files in opened.listing.partitions.values() for file in files.values())
         journal.write_passed(ordinal, passed_files(files))
@@ -102,6 +103,8 @@ def _next_life(
     last = lives[-1]
     if journal.is_gone(last):
         return "re-created", start
+    if job.rebuilds:
+        return REBUILD, start
     if start in {1, last.start_at}:
         return None
     newest = journal.newest(last)

@@ -2,27 +2,44 @@
 
 In: a folder's listing, where the table stands, the files that are barred. Out: `Next`. `apply` and `plan` go by
 it alike, so that what the one says is what the other does. A file stands in the way of those behind it in its
-partition folder; the other folders go on.
+partition folder; the other folders go on. What a publisher may not have meant is told, and stops nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from mirrorlib.delta.columns import find_key_column
-from mirrorlib.errors import MirrorError
+import pyarrow as pa
+
+from mirrorlib.delta.columns import Columns, find_column, find_key_column, needs_mapping
+from mirrorlib.errors import MirrorError, first_few
 from mirrorlib.events import STOPPED
+from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
-from mirrorlib.ingest.files.plan import Files, first_position, is_young, next_run, within
+from mirrorlib.ingest.files.continued_life import rebuilt_position
+from mirrorlib.ingest.files.plan import (
+    Files,
+    first_position,
+    is_young,
+    next_run,
+    position_after,
+    within,
+)
 from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.report import State
-from mirrorlib.ingest.warn import warnings_of
+from mirrorlib.ingest.rows.read import Landed
+from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.ingest.work import Work
-from mirrorlib.journal.entries import Entry, every_cause
+from mirrorlib.journal.entries import Entry, Policies, every_cause
+from mirrorlib.landing.columns import UPDATE, UPSERT
+from mirrorlib.names import partition_of
 from mirrorlib.store import StoredFile
 
+GONE_FILES = (
+    "Files that were applied are no longer in the zone, so the table cannot be computed anew."
+)
 UNTYPED = "No published file has a column with a type yet."
 UNTYPED_KEY = (
     "The key column {key} has no type in any published file yet: all its values are NULL. "
@@ -79,19 +96,20 @@ def open_next(
     """Open the next batch; files that cannot be applied are added to *bars*, and what is before them is taken.
 
     A new life replaces the table in one commit, so that nobody reads it half: it takes everything
-    that is visible, and nothing as long as something stands in the way.
+    that is visible, and nothing as long as something stands in the way. A rebuild takes what was applied before.
     """
     options, policies = work.options, work.source.policies
     anew = len(work.lives) > 1 and not position
     replaces = anew and standing.version is not None
     position = position or first_position(opened.listing, work.life.start_at)
     suspects = {cause["file"] for cause in _causes(entry)}
+    goal = rebuilt_position(work.journal, work.lives) if replaces else None
     warnings: list[str] = []
     clock: dict[str, float] = {}
     while True:
         coming = choose_files(opened, position, bars, options.settle)
         coming = replace(coming, replaces=replaces, warnings=tuple(warnings))
-        every = work.allow(coming.files)
+        coming, every = _up_to(goal, coming, work.allow(coming.files))
         files = every if anew else within(every, options.max_files, options.max_bytes)
         if not coming.files or (replaces and coming.state != "current"):
             return coming
@@ -121,6 +139,17 @@ def open_next(
             return coming
         name = files[0][1].name
         return replace(coming, state="waiting", reason=untyped, file=name)
+
+
+def _up_to(goal: Mapping[str, int] | None, coming: Next, every: Files) -> tuple[Next, Files]:
+    """Take no file behind the *goal* of a rebuild, nor what stands in its way; a goal that is not reached does."""
+    if goal is None:
+        return coming, every
+    every = tuple(one for one in every if one[0] <= goal.get(partition_of(one[1].name), 0))
+    if position_after({}, every, by_time=False) == goal:
+        return replace(coming, state="current", reason="", file=None, error=None), every
+    state: State = "blocked" if coming.state == "current" else coming.state
+    return replace(coming, state=state, reason=coming.reason or GONE_FILES), every
 
 
 def choose_files(
@@ -216,3 +245,72 @@ def _untyped_part(work: Work, prepared: Prepared) -> str:
     keys = work.source.policies.keys if prepared.rows else ()
     untyped = next((key for key in keys if find_key_column(columns, key) is None), None)
     return "" if untyped is None else UNTYPED_KEY.format(key=untyped)
+
+
+def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
+    """Look at the key columns that a batch has, as *policies* name them, and at the columns of its updates."""
+    growth, found = prepared.growth, []
+    # Blanks around them are told of the metadata.
+    for key in policies.keys if prepared.landed else ():
+        column = prepared.landed[0].schema.key(key)
+        if column is not None and column.name.strip() != key.strip():
+            repaired = f"the key column {key.strip()!r} is {column.name!r} in the files"
+            found.append(f"_metadata.json was repaired: {repaired}")
+    for landed in prepared.landed:
+        found += _warnings_of_file(landed, growth.columns, policies)
+    # A new table's columns too where it is for plain readers.
+    new = growth.added == growth.columns and policies.readers == "plain"
+    mapped = growth.mapped or tuple(c for c in growth.columns if new and needs_mapping(c.name))
+    if mapped:
+        names = first_few(column.name for column in mapped)
+        found.append(
+            f"column mapping is turned on for {names}; readers without it cannot read the table then"
+        )
+    narrowed = dict.fromkeys(_narrowed(prepared))
+    if narrowed:
+        found.append(
+            "columns of doubles came in single precision, in which 0.1 is another number; "
+            f"the values are applied as their file has them: {first_few(narrowed)}"
+        )
+    return tuple(dict.fromkeys(found))
+
+
+def _warnings_of_file(landed: Landed, columns: Columns, policies: Policies) -> Iterator[str]:
+    name = landed.file.name
+    if landed.null_keys:
+        yield f"{name} has {landed.null_keys} NULL key values; NULL is a key like any other here"
+    if landed.missing:
+        yield (
+            f"{name} has {sum(landed.missing.values())} NULL values where SchemaDefinition "
+            f"says IsNullable false, which are applied as NULL: {first_few(landed.missing)}"
+        )
+    if landed.schema.undeclared:
+        undeclared = first_few(landed.schema.undeclared)
+        yield f"columns that SchemaDefinition does not declare are strings: {undeclared}"
+    typed = [c.name for c in landed.schema.columns if not pa.types.is_null(c.type)]
+    extra = [name for name in typed if find_column(columns, name) is None]
+    if extra:
+        kept = find_column(columns, RESCUED_COLUMN.name) is not None
+        what = "are rescued" if kept else "are left out"
+        yield f"columns that the table lacks {what}: {first_few(extra)}"
+    missing = [c.name for c in columns if landed.schema.column(c.name) is None]
+    if missing and landed.counts[UPDATE] + landed.counts[UPSERT] and policies.partial is None:
+        lacking = "updates lack columns of the table, which become NULL in the updated rows"
+        yield f"{lacking}: {first_few(missing)}"
+
+
+def _narrowed(prepared: Prepared) -> Iterator[str]:
+    """Name the columns of doubles that a later file has as singles: 0.1 is not the same number in both."""
+    growth = prepared.growth
+    changed = {column.name for column in (*growth.added, *growth.widened, *growth.rewritten)}
+    double = {
+        fold_name(column.name)
+        for column in growth.columns
+        if column.type == pa.float64() and column.name not in changed
+    }
+    for landed in prepared.landed:
+        for column in landed.schema.columns:
+            if column.type == pa.float32() and fold_name(column.name) in double:
+                yield column.name
+            elif column.type == pa.float64():
+                double.add(fold_name(column.name))

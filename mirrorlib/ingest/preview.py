@@ -26,19 +26,18 @@ from mirrorlib.ingest.batch.commit import end_pending
 from mirrorlib.ingest.batch.evolve_table import check_readers, planned_for, refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import Standing, read_verified, stand
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.snapshot import tell_snapshot
+from mirrorlib.ingest.batch.snapshot import tell_difference, tell_snapshot
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.plan import position_after
 from mirrorlib.ingest.files.table_folder import FolderView
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
-from mirrorlib.ingest.next_batch import Next
+from mirrorlib.ingest.next_batch import Next, warnings_of
 from mirrorlib.ingest.options import Asked, read_asked, show_options
 from mirrorlib.ingest.report import PlannedTable, PlanReport, State
-from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
-from mirrorlib.journal.entries import Entry
+from mirrorlib.journal.entries import REBUILD, Entry
 from mirrorlib.journal.registry import registries
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
@@ -80,7 +79,12 @@ def plan_zone(
 
     """
     options = read_asked(asked)
-    job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
+    place = Target.of(target, catalog=catalog, state=state)
+    return plan_job(open_job(spark, landing_zone, place, options))
+
+
+def plan_job(job: Job) -> PlanReport:
+    """Say what a job would do to its tables, and write nothing."""
     if (written := job.state.read(STATE_FILE)) is not None:
         check_owner(job.state, written, job.target.owner)
     folders, gone, warnings = find_tables(job)
@@ -136,6 +140,7 @@ def _with_receivers(job: Job, planned: Iterable[PlannedTable]) -> Iterator[Plann
     for table in planned:
         anew = any(change.startswith(REPLACES) for change in table.schema_changes)
         seen = "all rows go and come" if anew else f"what {table.rows:,} change rows come to"
+        seen = "what differs" if job.rebuilds and not anew else seen
         names = sorted(found[table.table]) if table.batches else ()
         yield replace(table, receivers=tuple(f"the consumer {n} will see {seen}" for n in names))
 
@@ -246,11 +251,16 @@ class _Foreseeing(Course[PlannedTable]):
             else:
                 foreign = work.options.allow_foreign_writes
                 refuse_others_table(work.table, work.lives, found, allow_forgetting=foreign)
+                if work.life.why == REBUILD:
+                    keys = spelled_keys(columns, work.source.policies.keys)
+                    differences = tell_difference(work, prepared, found, keys)
         elif not planned.batches and position and work.source.policies.snapshots:
             keys = spelled_keys(columns, work.source.policies.keys)
             differences = tell_snapshot(work, prepared, before, keys)
         verb = "creates the table" if len(work.lives) == 1 else REPLACES
         created = (f"{verb} with {len(columns)} columns",)
+        if work.life.why == REBUILD:
+            created = ("computes the table anew, and changes what differs",)
         names = [landed.file.name for landed in prepared.landed]
         changes = prepared.growth.changes(before) if before else created
         if prepared.growth.rewritten:

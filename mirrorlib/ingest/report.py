@@ -16,13 +16,14 @@ from mirrorlib.tabular import Report
 
 State = Literal["current", "behind", "blocked", "failed", "waiting", "gone"]
 Position: TypeAlias = int | Mapping[str, int]
-Kind = Literal["adopt", "append", "matched-only", "merge", "overwrite", "empty"]
+Kind = Literal["adopt", "append", "matched-only", "merge", "overwrite", "difference", "empty"]
 ROADS: Mapping[Kind, str] = {
     "adopt": "the files are the table's now, as they were: all rows are inserts, all columns fit",
     "append": "rows were added, none was looked for: all are inserts",
     "matched-only": "rows were changed or deleted by their keys: none is new",
     "merge": "rows were looked for by their keys: each may be new or there already",
     "overwrite": "the table was written anew: a first load, or one that replaces it",
+    "difference": "the table was computed anew, and what differs was changed",
     "empty": "no row changed",
 }
 MARKED = ("inserts", "updates", "deletes", "upserts")

@@ -76,49 +76,74 @@ def reset_table(
     if keep and start_at != 1:
         msg = "keep and start_at exclude each other: a kept table goes on behind what was appended"
         raise ValueError(msg)
-    places = Target.of(target, catalog=catalog, state=state)
-    store = open_store(places.state)
-    name = parse_name(table)
-    journal = Journal(store, name)
-    if not journal.lives():
-        msg = "the target has no such table"
-        step = "See its tables with: mirrorlib status TARGET"
-        raise JournalError(msg, table=table, next_step=step)
-    if (marker := store.read(STATE_FILE)) is not None:
-        check_owner(store, marker, places.owner)
-    with lock_table(spark, places, store, name, lambda: False):
-        if keep:
-            life, warnings = _begin_kept_life(spark, places, journal, name)
-        else:
-            life, warnings = _begin_anew(journal, name, start_at, table), ()
-        word = {
-            **(old := journal.read_status()),
-            "before": old.get("before") or old.get("state"),
-            "state": "behind",
-            "reason": _KEPT if keep else _REPLACED,
-            "since": life.started_at,
-        }
-        journal.write_status({**word, "position": None, "error": None, "file": None})
-    told = {"table": name.shown, "kind": "keep" if keep else "reset", "reason": word["reason"]}
-    emit("reset", "%(table)s: %(reason)s", **told, zone=life.zone)
+    places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
+    if not keep:
+        return start_over(
+            spark, places, name, lambda journal: _begin_anew(journal, name, start_at), _REPLACED
+        )
+    warnings = list[str]()
+
+    def begin(journal: Journal) -> Life:
+        life, told = _begin_kept_life(spark, places, journal, name)
+        warnings.extend(told)
+        return life
+
+    life = start_over(spark, places, name, begin, _KEPT, kind="keep")
     for warning in warnings:
         warn(warning)
     return life
 
 
-def _begin_anew(journal: Journal, name: TableName, start_at: int, table: str) -> Life:
+def start_over(
+    spark: SparkSession,
+    places: Target,
+    name: TableName,
+    begin: Callable[[Journal], Life],
+    reason: str,
+    *,
+    kind: str = "reset",
+) -> Life:
+    """Begin a life of a table that is there, while nobody else works at it, and say so.
+
+    Raises `JournalError`: the target has no such table; and what *begin* does.
+    """
+    store = open_store(places.state)
+    journal = Journal(store, name)
+    if not journal.lives():
+        msg = "the target has no such table"
+        step = "See its tables with: mirrorlib status TARGET"
+        raise JournalError(msg, table=str(name), next_step=step)
+    if (marker := store.read(STATE_FILE)) is not None:
+        check_owner(store, marker, places.owner)
+    with lock_table(spark, places, store, name, lambda: False):
+        life = begin(journal)
+        word = {
+            **(old := journal.read_status()),
+            "before": old.get("before") or old.get("state"),
+            "state": "behind",
+            "reason": reason,
+            "since": life.started_at,
+        }
+        journal.write_status({**word, "position": None, "error": None, "file": None})
+    text = "%(table)s: %(reason)s"
+    emit("reset", text, table=name.shown, kind=kind, reason=reason, zone=life.zone)
+    return life
+
+
+def _begin_anew(journal: Journal, name: TableName, start_at: int) -> Life:
     last = journal.lives()[-1]
     try:
         newest = journal.newest(last)
     except JournalError:  # plans were lost
         newest = None
     zone = newest.plan.zone if newest else last.zone
-    _check_first(zone, name, start_at, table)
+    check_first(zone, name, start_at)
     return journal.begin_life("reset", zone, last.ordinal + 1, start_at)
 
 
-def _check_first(zone: str, name: TableName, start_at: int, table: str) -> None:
+def check_first(zone: str, name: TableName, start_at: int) -> None:
     """See that a new life can begin with a number, so that no file would wait for ever for one that is gone."""
+    table = str(name)
     try:
         opened = open_folder(open_store(zone), TableFolder(name=name, path=name.folder))
     except MirrorError:

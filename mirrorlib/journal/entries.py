@@ -19,6 +19,7 @@ from mirrorlib.landing.metadata.declared import DefinedColumn, Detection
 from mirrorlib.landing.plain import FileKind, kind_of
 
 Readers = Literal["plain"]
+REBUILD = "rebuild"  # why a life begins that computes anew what the one before has applied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class Life(Value):
 
     ordinal: int
     uuid: str  # random; Delta's txn application id is made of it
-    why: str  # what began it: "first seen", "reset", "re-created" or "start at"
+    why: str  # what began it: "first seen", "reset", "rebuild", "re-created" or "start at"
     zone: str
     started_at: str  # ISO 8601, UTC
     start_at: int = 1  # the number of its first change file
@@ -147,7 +148,7 @@ class Done(Value):
     columns: tuple[tuple[str, str], ...]  # the table's columns after it, (name, Spark type)
     # The table's size after it, roughly: it decides only how the next commit is run.
     table_bytes: int
-    kind: str  # adopt, append, matched-only, merge, overwrite or empty
+    kind: str  # adopt, append, matched-only, merge, overwrite, difference or empty
     rows: Mapping[str, int] = field(default_factory=dict)  # change rows by marker name
     seconds: Mapping[str, float] = field(default_factory=dict)
     # What voided it, or an earlier batch: file, etag, error and reason; and `others`, which voided still earlier ones

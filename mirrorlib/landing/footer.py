@@ -87,7 +87,7 @@ def _open_parquet(
         check_rows(metadata)
     except (pa.ArrowException, OSError) as exc:
         msg = "the change file is not whole Parquet: cut short, damaged or still being written"
-        found, step = first_line(exc), None
+        found, step = first_line(exc).partition(". ")[0], None  # what Arrow goes on with is advice
         if file.name.lower().endswith(TEXT_ENDINGS):
             msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
             step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'

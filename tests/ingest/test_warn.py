@@ -10,7 +10,7 @@ import pytest
 from mirrorlib.delta.columns import Column
 from mirrorlib.ingest.batch.open_batch import prepare_files
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.warn import warnings_of
+from mirrorlib.ingest.next_batch import warnings_of
 from mirrorlib.journal.entries import Policies
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.metadata.declared import DefinedColumn

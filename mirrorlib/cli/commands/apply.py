@@ -1,4 +1,4 @@
-"""`mirrorlib apply`, `plan` and `reset`: bring tables up to date, say what that would do, start one over."""
+"""`mirrorlib apply`, `plan`, `reset` and `rebuild`: bring tables up to date, say what that would do, begin one anew."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from mirrorlib.cli.arguments import EVENTS, START_AT, TARGET, ZONE, rounds
+from mirrorlib.cli.arguments import EVENTS, MEMORY, START_AT, TARGET, ZONE, rounds
 from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.watch import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import ParameterError
@@ -83,6 +83,22 @@ def _reset(arguments: argparse.Namespace) -> bool:
     return True
 
 
+def _rebuild(arguments: argparse.Namespace) -> Report | bool:
+    """Compute the table anew, or give it back the rows that it had before that."""
+    from mirrorlib.ingest.rebuild import rebuild_table, undo_rebuild
+
+    spark = start_spark(arguments)
+    if arguments.undo:
+        call(undo_rebuild, arguments, spark=spark)
+        if arguments.json:
+            say_json({"ok": True, "table": arguments.table})
+        else:
+            sys.stdout.write(f"{arguments.table} has the rows that it had before its rebuild.\n")
+        return True
+    with show_progress(quiet=arguments.json) as observe:
+        return call(rebuild_table, arguments, spark=spark, observe=observe)
+
+
 APPLY = Command(
     more="A table that is blocked or failed says why and stops alone; it is tried again on every run.",
     arguments={
@@ -117,4 +133,21 @@ RESET = Command(
         **EVENTS,
     },
     run=_reset,
+)
+REBUILD = Command(
+    more="By the rules of its newest batch, from the files that were applied, or from a snapshot of the source that was "
+    "published as file N. Readers and consumers see nothing but what differs; what has come since waits for the next "
+    "apply.",
+    arguments={
+        **TARGET,
+        "TABLE": "the table, as status shows it: dbo/orders",
+        "--plan": "write nothing, and say what would be changed",
+        "--undo": "give the table back the rows that it had before, until something else is committed or vacuum has "
+        "removed them",
+        "--start-at N": "begin with file number N, which holds all rows (default: as the table began)",
+        **EVENTS,
+        **MEMORY,
+    },
+    either=("plan", "undo"),
+    run=_rebuild,
 )

@@ -7,6 +7,7 @@ In: a plan of the journal. Out: `Done`. Promise: each batch takes effect exactly
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,13 +36,14 @@ from mirrorlib.ingest.batch.outcome import (
     spark_failed,
     standing_cause,
 )
-from mirrorlib.ingest.batch.snapshot import stage_snapshot
+from mirrorlib.ingest.batch.snapshot import stage_difference, stage_snapshot
 from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.report import Kind
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
+from mirrorlib.ingest.rows.read import check_identity
 from mirrorlib.ingest.work import Attempt, Work
-from mirrorlib.journal.entries import Done, Entry, Plan, new_attempt
+from mirrorlib.journal.entries import REBUILD, Done, Entry, Plan, new_attempt
 
 _LOG = logging.getLogger(__name__)
 # The column of a table that was made only to hold a void.
@@ -176,10 +178,19 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
                 staged = stage_snapshot(work, stage, source, prepared, keys, replaces=replaces)
             else:
                 staged = stage_batch(stage, source, prepared, keys, replaces=replaces)
+            by: Sequence[str] = keys or [column.name for column in columns]
+            kind: Kind = "overwrite"
+            if not replaces:
+                kind = _kind(staged.ops)
+            elif work.life.why == REBUILD and not replaces_columns:
+                staged, by = stage_difference(stage, work.ref, staged.frame, keys)
+                kind, replaces = "difference", False
+                for landed in prepared.landed:
+                    check_identity(source, landed.file)
         named = {MARKER_NAMES[marker]: count for marker, count in prepared.counts.items()}
         facts: dict[str, Any] = {
             "outcome": "applied",
-            "kind": "overwrite" if replaces else _kind(staged.ops),
+            "kind": kind,
             "rows": named if staged.counts is None else dict(staged.counts),
             "bytes": staged.bytes,
         }
@@ -197,7 +208,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
                     work.ref,
                     staged,
                     columns,
-                    keys or [column.name for column in columns],
+                    by,
                     mark,
                     table_bytes=attempt.table_bytes,
                     quiet=plan.policies.quiet,

@@ -86,7 +86,8 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         verified = None
     known = verified.version if verified else last.version
     looked = known if verified else last.version - 1
-    if not verified and plan.before and plan.table_version is not None:
+    compared = bool(plan.before) or last.kind == "difference"
+    if not verified and compared and plan.table_version is not None:
         # What came between a plan and its commit; a batch that fills a table from nothing replaces that, too.
         looked = min(plan.table_version, looked)
     newest = work.log.newest(at_least=known)
@@ -128,7 +129,9 @@ def _stand_at_first(work: Work) -> Standing:
     found = find_table(work.spark, work.ref) if version is not None else None
     if found is None or not work.owns(found.properties):
         return Standing(version=version)
-    return Standing(version=version, readers=found.readers, vectors=found.vectors)
+    return Standing(
+        version=version, bytes=found.bytes, readers=found.readers, vectors=found.vectors
+    )
 
 
 def _is_about(verified: Verified, plan: Plan, last: Done) -> bool:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.difference import difference
 from mirrorlib.commit.stage import stage_frame
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged
-from mirrorlib.delta.columns import Columns, find_column
-from mirrorlib.delta.table import read_table
+from mirrorlib.delta.columns import Columns, find_column, to_pairs
+from mirrorlib.delta.table import Found, TableRef, read_table
 from mirrorlib.errors import ForeignWriteError, SnapshotError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is
-from mirrorlib.ingest.batch.stage import has_doubles, stage_inserts
+from mirrorlib.ingest.batch.stage import has_doubles, read_whole, stage_inserts
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.read import check_identity
@@ -94,6 +94,38 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns, keys: Sequenc
     )
 
 
+def stage_difference(
+    stage: Stage, ref: TableRef, rows: DataFrame, keys: Sequence[str]
+) -> tuple[Staged, Sequence[str]]:
+    """Stage what makes a table's rows others, of the same columns; comes with the columns by which they are found."""
+    changes, by = _differ(stage, ref, rows, keys)
+    path, ops = f"{stage.folder}/differences", (DROP, CHANGE, ADD)
+    return stage_frame(stage.spark, stage.state, path, changes, by, ops), by
+
+
+def tell_difference(work: Work, prepared: Prepared, found: Found, keys: Sequence[str]) -> str:
+    """Say what `stage_difference` will change, and write nothing; "" where that is told only by what is written."""
+    stage = Stage(spark=work.spark, state=work.state, folder="")  # for nothing to be written to
+    whole = prepared.newest if work.source.policies.snapshots else prepared
+    rows = read_whole(stage, work.source, whole, keys)
+    if rows is None or to_pairs(found.columns) != to_pairs(prepared.growth.columns):
+        return ""
+    changes, _ = _differ(stage, work.ref, rows, keys)
+    count = {op: rows for op, rows in changes.groupBy(OP).count().collect()}  # noqa: C416
+    added, changed, deleted = (count.get(op, 0) for op in (ADD, CHANGE, DROP))
+    return f"inserts {added:,}, updates {changed:,} and deletes {deleted:,} rows: the others are as they have to be"
+
+
+def _differ(
+    stage: Stage, ref: TableRef, rows: DataFrame, keys: Sequence[str]
+) -> tuple[DataFrame, Sequence[str]]:
+    """Compare by keys where both sides have each once, else all columns."""
+    table = read_table(stage.spark, ref).select(*map(quote, rows.columns))
+    if keys and (has_doubles(rows, keys) or has_doubles(table, keys)):
+        keys = ()
+    return _compare_rows(table, rows, keys, null_keys=True), keys or rows.columns
+
+
 def _compare(
     work: Work, newest: Prepared, rows: DataFrame, before: Columns, keys: Sequence[str]
 ) -> DataFrame:
@@ -108,6 +140,15 @@ def _compare(
             for column in newest.growth.columns
         )
     )
+    return _compare_rows(table, rows, keys, null_keys=newest.landed[0].null_keys > 0)
+
+
+def _compare_rows(
+    table: DataFrame, rows: DataFrame, keys: Sequence[str], *, null_keys: bool
+) -> DataFrame:
+    """Return what has to happen to a table's rows for them to become others; each key is once on both sides."""
+    from pyspark.sql import functions as f
+
     if not keys:
         return difference(table, rows)
     others = [name for name in rows.columns if name not in keys]
@@ -116,7 +157,6 @@ def _compare(
         *(f.col(quote(key)).alias(old[key]) for key in keys), digest(others).alias(_WAS)
     )
     # "=" joins faster, and is the same where no key is NULL.
-    null_keys = newest.landed[0].null_keys > 0
     pairs = [(f.col(quote(key)), f.col(old[key])) for key in keys]
     same = [one.eqNullSafe(other) if null_keys else one == other for one, other in pairs]
     joined = rows.withColumn(_HERE, digest(others)).join(was, reduce(and_, same), "full_outer")

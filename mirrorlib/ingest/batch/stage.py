@@ -22,7 +22,7 @@ from mirrorlib.delta.sessions import ARROW_FRAMES, file_reader, spark_generation
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.fold import fold_frame, fold_partially, fold_rows
 from mirrorlib.ingest.batch.open_batch import Prepared, rows_of
-from mirrorlib.ingest.batch.spark_reader import Stage, read_frame
+from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.partial import check_lists
 from mirrorlib.ingest.rows.read import check_identity
@@ -44,17 +44,38 @@ def stage_batch(
 
     Raises `FileChangedError`: a change file is no longer the one that was prepared.
     """
-    policies = source.policies
-    inserts = prepared.counts[INSERT] if policies.insert_policy == "append" else 0
-    plain = not keys or prepared.rows == inserts
-    conditional = find_column(prepared.growth.columns, policies.conditional or "")
-    if prepared.small and (plain or not (policies.partial or conditional)):
+    policies, plain = source.policies, _is_plain(source, prepared, keys)
+    by = _conditional(source, prepared)
+    if prepared.small and (plain or not (policies.partial or by)):
         return _stage_small(stage, source, prepared, keys, replaces=replaces)
     _check_files(source, prepared)
     if plain or (replaces and _comes_once(stage, source, prepared, keys)):
         return stage_inserts(read_frame(stage, source, prepared, ordered=False), prepared.rows)
-    by = conditional.name if conditional else None
     return _stage_large(stage, source, prepared, keys, by, replaces=replaces)
+
+
+def read_whole(
+    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str]
+) -> DataFrame | None:
+    """Say what a batch comes to in an empty table, and write nothing; None where a file has to be written first."""
+    columns = prepared.growth.columns
+    if not all(reads_as_it_is(source, landed, columns) for landed in prepared.landed):
+        return None
+    if source.policies.snapshots or _is_plain(source, prepared, keys):
+        return read_frame(stage, source, prepared, ordered=False)
+    by = _conditional(source, prepared)
+    return _only_new(_read_folded(stage, source, prepared, keys, by))
+
+
+def _is_plain(source: Source, prepared: Prepared, keys: Sequence[str]) -> bool:
+    """Say whether all rows are inserts, of which none looks for another."""
+    inserts = prepared.counts[INSERT] if source.policies.insert_policy == "append" else 0
+    return not keys or prepared.rows == inserts
+
+
+def _conditional(source: Source, prepared: Prepared) -> str | None:
+    found = find_column(prepared.growth.columns, source.policies.conditional or "")
+    return found.name if found else None
 
 
 def stage_inserts(frame: DataFrame, rows: int, counts: Mapping[str, int] | None = None) -> Staged:
@@ -86,6 +107,25 @@ def _check_files(source: Source, prepared: Prepared) -> None:
         check_identity(source, landed.file)
 
 
+def _read_folded(
+    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], conditional: str | None
+) -> DataFrame:
+    """Read a batch and fold it on the executors; what changes the table's rows has its `OP`."""
+    rows = read_frame(stage, source, prepared, ordered=True)
+    if source.policies.partial is None:
+        return fold_frame(rows, keys, conditional)
+    columns, names = prepared.growth.columns, [landed.file.name for landed in prepared.landed]
+    check_lists(source, names, columns, rows)
+    return fold_partially(rows, keys, columns)
+
+
+def _only_new(folded: DataFrame) -> DataFrame:
+    """Return what folded rows come to where there is nothing else."""
+    from pyspark.sql import functions as f
+
+    return folded.where(f.col(OP).isin(PUT, ADD)).drop(OP, SET)
+
+
 def _stage_large(
     stage: Stage,
     source: Source,
@@ -95,19 +135,10 @@ def _stage_large(
     *,
     replaces: bool,
 ) -> Staged:
-    from pyspark.sql import functions as f
-
-    rows = read_frame(stage, source, prepared, ordered=True)
-    columns, partial = prepared.growth.columns, source.policies.partial is not None
-    if partial:
-        names = [landed.file.name for landed in prepared.landed]
-        check_lists(source, names, columns, rows)
-        folded = fold_partially(rows, keys, columns)
-    else:
-        folded = fold_frame(rows, keys, conditional)
+    folded = _read_folded(stage, source, prepared, keys, conditional)
     ops = {DROP, PUT, CHANGE, ADD}
     if replaces:
-        ops, folded = {ADD}, folded.where(f.col(OP).isin(PUT, ADD)).drop(OP, SET)
+        ops, folded = {ADD}, _only_new(folded)
     elif prepared.counts[DELETE] == prepared.rows:
         ops = {DROP}
     staged = stage_frame(stage.spark, stage.state, f"{stage.folder}/folded", folded, keys, ops)
@@ -116,7 +147,7 @@ def _stage_large(
         staged,
         null_keys=any(landed.null_keys for landed in prepared.landed),
         conditional=conditional,
-        partial=partial,
+        partial=source.policies.partial is not None,
         key_range=None,  # of many keys it is wide: its filter would cost and leave nothing out
     )
 

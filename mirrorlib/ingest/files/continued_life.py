@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mirrorlib.ingest.files.history import History
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Entry, Life
+from mirrorlib.journal.entries import REBUILD, Entry, Life
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.names import WHOLE_FOLDER, extension_of, partition_of, sequence_number
 
@@ -43,6 +43,18 @@ def applied_entries(journal: Journal, life: Life, newest: Entry | None) -> Itera
         one = newest if newest and batch == newest.plan.batch else journal.entry(life, batch)
         if one.done is not None and one.done.outcome == "applied":
             yield one
+
+
+def rebuilt_position(journal: Journal, lives: Sequence[Life]) -> Mapping[str, int] | None:
+    """Return up to where a life that rebuilds its table has to go at once; None for a life that does not.
+
+    It is as far as its files were applied before, or its first file, where that comes later.
+    """
+    if not lives or lives[-1].why != REBUILD:
+        return None
+    entries = (journal.newest(life) for life in reversed(lives[:-1]))
+    found = next((entry.position for entry in entries if entry and entry.position), {})
+    return {partition: max(number, lives[-1].start_at) for partition, number in found.items()}
 
 
 def position_behind(names: Iterable[str], count: int, metadata: TableMetadata) -> dict[str, int]:

@@ -1,0 +1,288 @@
+"""A table that is computed anew: nothing but what differs changes, at once, whatever is killed when; and it can be undone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mirrorlib
+from mirrorlib.cli.main import main
+from mirrorlib.errors import FeedExpiredError, ForeignWriteError, JournalError
+from mirrors import Killed, Mirror, at, die
+from tables import newest_version
+from zones import ZoneWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.ingest.report import ApplyReport, PlanReport
+
+DAMAGE = (
+    "DELETE FROM {t} WHERE id = 1",
+    "UPDATE {t} SET v = 'x' WHERE id = 3",
+    "INSERT INTO {t} VALUES (77, 'y')",
+)
+
+
+def rebuild(mirror: Mirror, **options: Any) -> Any:
+    """Compute the table anew."""
+    return mirrorlib.rebuild(mirror.spark, mirror.target, mirror.name, **options)
+
+
+def undo(mirror: Mirror) -> None:
+    """Give it the rows back that it had."""
+    mirrorlib.undo_rebuild(mirror.spark, mirror.target, mirror.name)
+
+
+def damaged(mirror: Mirror, files: int = 4) -> Mirror:
+    """Apply files, and let somebody else change, add and remove rows."""
+    for _ in range(files):
+        mirror.publish()
+    mirror.assert_current()
+    for statement in DAMAGE:
+        mirror.do(statement)
+    return mirror
+
+
+def changes(mirror: Mirror, after: int) -> Counter[tuple[str, int, str]]:
+    """Return what a table's feed tells of the versions behind one."""
+    feed = mirrorlib.read_feed(mirror.spark, str(mirror.path), after=after).collect()
+    return Counter((row["_change_type"], row["id"], row["v"]) for row in feed)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("road", ["small", "large"])
+def test_nothing_but_what_differs_changes(
+    fresh: Mirror, road: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one commit, which is foreseen, and after which the mirror goes on; a key of several rows is compared by row."""
+    if road == "large":
+        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
+    mirror = damaged(fresh)
+    before, written = mirror.newest, mirror.rows()
+
+    plan: PlanReport = rebuild(mirror, plan=True)
+    assert before == mirror.newest
+    assert "inserts 2, updates 0 and deletes 2 rows" in plan.tables[0].differences, str(plan)
+    report: ApplyReport = rebuild(mirror)
+
+    assert [("current", "difference")] == [
+        (one.state, ", ".join(batch.kind for batch in one.batches)) for one in report.tables
+    ]
+    mirror.assert_holds()
+    assert written == mirror.rows(before)
+    expected = {
+        ("insert", 1, "by 4"),
+        ("delete", 3, "x"),
+        ("insert", 3, "by 3"),
+        ("delete", 77, "y"),
+    }
+    found = changes(mirror, before)
+    assert dict.fromkeys(expected, 1) == found
+    mirror.publish()
+    mirror.assert_current()
+
+
+def test_a_row_that_differs_is_one_update(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Where each key has one row; and consumers are given that, and no more."""
+    table = zone.table("items", keys=["id"])
+    table.file([{"id": n, "v": "a"} for n in range(5)])
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    out = {"consumer": "copy", "to": f"delta:{target}-copy", "mode": "current"}
+    assert mirrorlib.export(spark, target, **out).ok
+    spark.sql(f"UPDATE delta.`{target}/items` SET v = 'b' WHERE id = 2")
+    assert mirrorlib.export(spark, target, **out).tables[0].rows
+
+    (planned,) = mirrorlib.rebuild(spark, target, "items", plan=True).tables
+    assert "inserts 0, updates 1 and deletes 0 rows" in planned.differences
+    assert ("the consumer copy will see what differs",) == planned.receivers
+    assert mirrorlib.rebuild(spark, target, "items").ok
+    (told,) = mirrorlib.export(spark, target, **out).tables
+
+    feed = mirrorlib.read_feed(
+        spark, f"{target}/items", after=newest_version(f"{target}/items") - 1
+    )
+    assert {("update_preimage", "b"), ("update_postimage", "a")} == {
+        (row["_change_type"], row["v"]) for row in feed.collect()
+    }
+    assert 1 == told.windows
+    copied = spark.read.format("delta").load(f"{target}-copy/items").collect()
+    assert {(n, "a") for n in range(5)} == {(row["id"], row["v"]) for row in copied}
+
+
+STEPS = ("list", "fence", "read", "plan", "guard", "stage", "commit", "done", "clean")
+
+
+@pytest.mark.parametrize(
+    "step, when",
+    [
+        pytest.param(s, w, marks=[] if (s, w) == ("commit", "after") else [pytest.mark.thorough])
+        for s in STEPS
+        for w in ("before", "after")
+    ],
+)
+def test_killed_at_any_step_the_next_apply_ends_it(fresh: Mirror, step: str, when: str) -> None:
+    """Readers see the rows of before, or those that are right; what came meanwhile is applied after them."""
+    mirror = damaged(fresh)
+    before = mirror.rows()
+    mirror.publish()
+
+    with pytest.raises(Killed):
+        rebuild(mirror, observe=at(step, when, die))
+
+    assert mirror.rows() in (before, mirror.expected(4))
+    mirror.assert_current()
+    mirror.assert_feed()
+
+
+def test_called_again_it_goes_on(fresh: Mirror) -> None:
+    """With the life that was begun; and once more, nothing differs."""
+    mirror = damaged(fresh)
+    with pytest.raises(Killed):
+        rebuild(mirror, observe=at("plan", "before", die))
+
+    assert rebuild(mirror).ok
+    mirror.assert_holds()
+    assert 2 == len(list((mirror.journal / "lives").iterdir()))
+    before = mirror.newest
+    assert rebuild(mirror).ok
+    assert not changes(mirror, before)
+    mirror.assert_current()
+
+
+def test_what_has_come_since_waits(fresh: Mirror) -> None:
+    """Also a file that cannot be read, or that waits for another."""
+    mirror = damaged(fresh)
+    mirror.publish()
+    mirror.table.garbage(6)
+
+    (told,) = rebuild(mirror).tables
+
+    assert ("behind", 4) == (told.state, told.position), told.reason
+    mirror.assert_holds(4)
+    (told,) = mirror.apply().tables
+    assert ("failed", 5) == (told.state, told.position)
+    mirror.assert_holds(5)
+
+
+def test_a_snapshot_of_the_source_that_was_published_takes_the_place_of_all_before(
+    fresh: Mirror,
+) -> None:
+    """Though the files before it are gone, and it was not applied yet."""
+    mirror = damaged(fresh)
+    rows = [{"id": n, "v": f"source {n}"} for n in (1, 5)]
+    mirror.table.file(rows, number=6)
+    for number in range(1, 4):
+        mirror.table.path(number).unlink()
+    with pytest.raises(JournalError, match="its first change files are gone"):
+        rebuild(mirror)
+
+    (told,) = rebuild(mirror, start_at=6).tables
+
+    assert ("current", 6) == (told.state, told.position), told.reason
+    assert {(1, "source 1"), (5, "source 5")} == {
+        (r["id"], r["v"])
+        for r in mirror.spark.read.format("delta").load(str(mirror.path)).collect()
+    }
+
+
+def test_it_can_be_undone_until_something_else_is_committed(fresh: Mirror) -> None:
+    """Once, and for good; the mirror goes on from there."""
+    mirror = damaged(fresh)
+    rows = mirror.rows()
+    assert rebuild(mirror).ok
+
+    undo(mirror)
+    undo(mirror)
+
+    assert rows == mirror.rows()
+    found = changes(mirror, mirror.newest - 1)
+    assert {"insert", "delete"} == {kind for kind, _, _ in found}
+    assert 4 == sum(found.values())
+    mirror.publish()
+    assert "current" == mirror.run().state
+    with pytest.raises(JournalError, match="no rebuild to undo"):
+        undo(mirror)
+
+
+def test_what_was_committed_since_is_not_undone(fresh: Mirror) -> None:
+    """By whoever: it would be lost."""
+    mirror = damaged(fresh)
+    assert rebuild(mirror).ok
+    mirror.do("INSERT INTO {t} VALUES (78, 'z')")
+
+    with pytest.raises(ForeignWriteError, match="written to since"):
+        undo(mirror)
+    mirror.assert_failed("ForeignWriteError", "WRITE")
+
+
+def test_rows_that_are_gone_are_not_given_back(fresh: Mirror) -> None:
+    """After a vacuum, that is said; the table stays as it is."""
+    mirror = damaged(fresh)
+    assert rebuild(mirror).ok
+    mirror.do(
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 hours')"
+    )
+    mirrorlib.vacuum(mirror.spark, mirror.target, tables=[mirror.name], hours=0, force=True)
+
+    with pytest.raises(FeedExpiredError):
+        undo(mirror)
+    mirror.assert_holds()
+
+
+def test_other_columns_are_replaced_whole(fresh: Mirror) -> None:
+    """As by a reset; there is nothing then that could be undone by what differs."""
+    mirror = damaged(fresh)
+    mirror.do("ALTER TABLE {t} ADD COLUMNS (w string)")
+
+    (told,) = rebuild(mirror).tables
+
+    assert ["overwrite"] == [batch.kind for batch in told.batches], told.reason
+    mirror.assert_holds()
+    with pytest.raises(JournalError, match="replaced the table whole"):
+        undo(mirror)
+
+
+def test_what_cannot_be_computed_anew_is_said_before_anything_begins(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """No table, no batch, no numbers, a file that is gone: each by name; nothing has changed."""
+    zone.table("timed", keys=["id"], by_time=True).file([{"id": 1}])
+    gap = zone.table("gap", keys=["id"])
+    for number in (1, 2, 3):
+        gap.file([{"id": number}])
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    gap.path(2).unlink()
+    for table, words in (
+        ("none", "no such table"),
+        ("timed", "files all have numbers"),
+        ("gap", "00000000000000000002.parquet"),
+    ):
+        for plan in (True, False):
+            if (table, plan) != ("none", True):
+                with pytest.raises(JournalError, match=words):
+                    mirrorlib.rebuild(spark, target, table, plan=plan)
+    assert ["current"] * 2 == [one.state for one in mirrorlib.status(target).tables]
+
+
+def test_the_command_tells_does_and_undoes(
+    fresh: Mirror, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the report of plan, and that of apply."""
+    mirror = damaged(fresh)
+    words = ["rebuild", mirror.target, mirror.name]
+    assert 0 == main([*words, "--plan"])
+    assert "computes the table anew, and changes what differs" in capsys.readouterr().out
+    assert 0 == main([*words, "--json"])
+    assert "difference" in json.loads(capsys.readouterr().out)["tables"][0]["batches"][0]["kind"]
+    assert 0 == main([*words, "--undo"])
+    assert "had before its rebuild" in capsys.readouterr().out
+    mirror.publish()
+    mirror.run()
+    assert 2 == main([*words, "--undo"])
+    assert "there is no rebuild to undo" in capsys.readouterr().err
