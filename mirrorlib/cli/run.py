@@ -14,6 +14,7 @@ from mirrorlib.cli.watch import CutShortError
 from mirrorlib.delta.trouble import is_sparks, spark_error
 from mirrorlib.errors import MirrorError
 from mirrorlib.operate.listeners.listen import listen
+from mirrorlib.operate.rounds import told_of_trouble
 from mirrorlib.platform.show import show_report
 from mirrorlib.tabular import Report
 
@@ -30,7 +31,7 @@ def run_one(arguments: argparse.Namespace) -> int:
     logging.basicConfig(level=level, format=form, handlers=[log])
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        with listen(*told.get("events", ()), alert=told.get("alert")):
+        with listen(*told.get("events", ()), alert=told.get("alert")), told_of_trouble():
             answer: Report | bool = arguments.run(arguments)
         if not isinstance(answer, bool):
             if arguments.json:

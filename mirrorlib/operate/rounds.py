@@ -6,12 +6,14 @@ cannot begin, as where a zone is not mounted for a moment, is told, and the next
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from mirrorlib.errors import MirrorError, ParameterError
+from mirrorlib.events import emit_state
 
 _PAUSE = 0.1  # seconds after which a pause looks whether it is to end
 
@@ -50,12 +52,26 @@ def watch(
     outcome: R | MirrorError = run()
     tell(outcome)
     while not _ends_within(seconds, stop):
+        before = "failed" if isinstance(outcome, MirrorError) else ""
         try:
-            outcome = run()
+            with told_of_trouble(before):
+                outcome = run()
         except MirrorError as exc:
             outcome = exc
         tell(outcome)
     return outcome
+
+
+@contextlib.contextmanager
+def told_of_trouble(before: str = "") -> Iterator[None]:
+    """Tell whoever listens that a run could not begin, or could again; *before* is the state of the run before it."""
+    try:
+        yield
+    except MirrorError as exc:
+        said = {"table": exc.table or "", "error": type(exc).__name__}
+        emit_state(before, state="failed", reason=str(exc), **said)
+        raise
+    emit_state(before, state="current", reason="the run could begin", table="")
 
 
 def _ends_within(seconds: float, stop: Callable[[], bool]) -> bool:

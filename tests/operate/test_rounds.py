@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,34 @@ def test_each_round_is_told_and_one_that_cannot_begin_ends_no_watch(tmp_path: Pa
 
     assert [1, 1] == [told[0], told[2]]
     assert isinstance(told[1], LandingZoneError)
+
+
+def test_whoever_listens_hears_that_a_round_could_not_begin_and_that_the_next_could(
+    tmp_path: Path,
+) -> None:
+    """Alerted once each, though no table is to blame."""
+    zone, away = tmp_path / "zone", tmp_path / "away"
+    (zone / "orders").mkdir(parents=True)
+    told: list[int | MirrorError] = []
+
+    def tell(outcome: int | MirrorError) -> None:
+        told.append(outcome)
+        if len(told) == 1:
+            zone.rename(away)
+        if len(told) == 3:
+            away.rename(zone)
+
+    events, alerts = tmp_path / "events", tmp_path / "alerts"
+    with mirrorlib.listen(events, alert=f"tee -a {alerts}"):
+        mirrorlib.watch(listing(zone), 0, tell=tell, stop=lambda: len(told) == 5)
+
+    lines = [
+        [json.loads(line) for line in path.read_text().splitlines()] for path in (events, alerts)
+    ]
+    assert [["failure", "failure", "recovery"], ["failure", "recovery"]] == [
+        [line["event"] for line in one] for one in lines
+    ]
+    assert ("", "LandingZoneError") == (lines[0][0]["table"], lines[0][0]["error"])
 
 
 def test_a_watch_that_ends_with_a_round_that_could_not_begin_returns_why(tmp_path: Path) -> None:

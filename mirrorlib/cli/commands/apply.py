@@ -135,9 +135,9 @@ RESET = Command(
     run=_reset,
 )
 REBUILD = Command(
-    more="By the rules of its newest batch, from the files that were applied, or from a snapshot of the source that was "
-    "published as file N. Readers and consumers see nothing but what differs; what has come since waits for the next "
-    "apply.",
+    more="By the rules of its newest batch, from the files that were applied, or from a snapshot of the source that "
+    "was published as file N. Readers and consumers see nothing but what differs; what has come since waits for the "
+    "next apply.",
     arguments={
         **TARGET,
         "TABLE": "the table, as status shows it: dbo/orders",

@@ -115,6 +115,19 @@ def test_a_command_is_run_when_a_table_stops_and_when_it_goes_on(
     assert ["block orders -", "block orders current", "recovery orders blocked"] == told
 
 
+def test_a_command_that_cannot_begin_is_told(
+    spark: SparkSession, target: str, tmp_path: Path
+) -> None:
+    """As of a table that is not there."""
+    del spark
+    events = tmp_path / "events"
+
+    assert 0 < main(["reset", target, "none", "--events", str(events)])
+
+    (said,) = [json.loads(line) for line in events.read_text().splitlines()]
+    assert ("failure", "none", "JournalError") == (said["event"], said["table"], said["error"])
+
+
 @pytest.mark.thorough
 def test_a_consumer_that_stops_alerts_once(
     spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
