@@ -16,7 +16,7 @@ from mirrorlib.commit.mark import mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
-from mirrorlib.commit.staged import ADD, CHANGE, DROP
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, Staged
 from mirrorlib.delta.columns import spelled_keys, to_columns
 from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.log import Commit
@@ -162,8 +162,7 @@ def _take_up(attempt: Attempt) -> Prepared:
 
 def _commit(attempt: Attempt, prepared: Prepared) -> None:
     """Commit a batch."""
-    work, plan, source = attempt.work, attempt.plan, attempt.source
-    replaces = not plan.before
+    work, plan = attempt.work, attempt.plan
     columns, replaces_columns = evolve_table(attempt, prepared)
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
     keys = spelled_keys(columns, plan.policies.keys)
@@ -174,23 +173,12 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
         return
     try:
         with attempt.step("stage", counted=True):
-            if plan.policies.snapshots:
-                staged = stage_snapshot(work, stage, source, prepared, keys, replaces=replaces)
-            else:
-                staged = stage_batch(stage, source, prepared, keys, replaces=replaces)
-            by: Sequence[str] = keys or [column.name for column in columns]
-            kind: Kind = "overwrite"
-            if not replaces:
-                kind = _kind(staged.ops)
-            elif work.life.why == REBUILD and not replaces_columns:
-                staged, by = stage_difference(stage, work.ref, staged.frame, keys)
-                kind, replaces = "difference", False
-                for landed in prepared.landed:
-                    check_identity(source, landed.file)
+            changes = _stage(attempt, stage, prepared, keys, replaces_columns=replaces_columns)
+            staged = changes.staged
         named = {MARKER_NAMES[marker]: count for marker, count in prepared.counts.items()}
         facts: dict[str, Any] = {
             "outcome": "applied",
-            "kind": kind,
+            "kind": changes.kind,
             "rows": named if staged.counts is None else dict(staged.counts),
             "bytes": staged.bytes,
         }
@@ -200,7 +188,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
         with attempt.step("commit", counted=True):
             if replaces_columns:
                 overwrite_columns(work.spark, work.ref, staged.frame, mark)
-            elif replaces:
+            elif changes.kind == "overwrite":
                 overwrite_rows(work.ref, staged.frame, mark, schema=False)
             else:
                 commit_staged(
@@ -208,7 +196,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
                     work.ref,
                     staged,
                     columns,
-                    by,
+                    changes.by,
                     mark,
                     table_bytes=attempt.table_bytes,
                     quiet=plan.policies.quiet,
@@ -216,6 +204,40 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
     finally:
         with attempt.step("clean"):
             work.state.delete_folder(folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changes:
+    """What a batch's commit has to do: staged rows, the columns by which they are found, and its road."""
+
+    staged: Staged
+    by: Sequence[str]
+    kind: Kind
+
+
+def _stage(
+    attempt: Attempt,
+    stage: Stage,
+    prepared: Prepared,
+    keys: tuple[str, ...],
+    *,
+    replaces_columns: bool,
+) -> _Changes:
+    """Stage what changes the table, or what replaces it; a rebuild compares the two."""
+    work, source, replaces = attempt.work, attempt.source, not attempt.plan.before
+    if source.policies.snapshots:
+        staged = stage_snapshot(work, stage, source, prepared, keys, replaces=replaces)
+    else:
+        staged = stage_batch(stage, source, prepared, keys, replaces=replaces)
+    by = keys or tuple(column.name for column in prepared.growth.columns)
+    if not replaces:
+        return _Changes(staged=staged, by=by, kind=_kind(staged.ops))
+    if replaces_columns or work.life.why != REBUILD:
+        return _Changes(staged=staged, by=by, kind="overwrite")
+    staged, by = stage_difference(stage, work.ref, staged.frame, keys)
+    for landed in prepared.landed:
+        check_identity(source, landed.file)
+    return _Changes(staged=staged, by=by, kind="difference")
 
 
 def _kind(ops: frozenset[int]) -> Kind:

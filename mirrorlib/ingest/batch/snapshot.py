@@ -96,7 +96,7 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns, keys: Sequenc
 
 def stage_difference(
     stage: Stage, ref: TableRef, rows: DataFrame, keys: Sequence[str]
-) -> tuple[Staged, Sequence[str]]:
+) -> tuple[Staged, tuple[str, ...]]:
     """Stage what makes a table's rows others, of the same columns; comes with the columns by which they are found."""
     changes, by = _differ(stage, ref, rows, keys)
     path, ops = f"{stage.folder}/differences", (DROP, CHANGE, ADD)
@@ -118,12 +118,12 @@ def tell_difference(work: Work, prepared: Prepared, found: Found, keys: Sequence
 
 def _differ(
     stage: Stage, ref: TableRef, rows: DataFrame, keys: Sequence[str]
-) -> tuple[DataFrame, Sequence[str]]:
+) -> tuple[DataFrame, tuple[str, ...]]:
     """Compare by keys where both sides have each once, else all columns."""
     table = read_table(stage.spark, ref).select(*map(quote, rows.columns))
     if keys and (has_doubles(rows, keys) or has_doubles(table, keys)):
         keys = ()
-    return _compare_rows(table, rows, keys, null_keys=True), keys or rows.columns
+    return _compare_rows(table, rows, keys, null_keys=True), tuple(keys or rows.columns)
 
 
 def _compare(
