@@ -11,9 +11,11 @@ import gc
 import importlib
 import logging
 import os
+import re
 import select
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 SOAK = os.environ.get("MIRRORLIB_SOAK")
 WINDOW = max(CYCLES // 20, 10)  # cycles between two looks
+# Spark's threads for parts of queries, which end when they have had nothing to do for a minute.
+POOLS = re.compile(r"(shuffle|broadcast)-exchange|QueryStage|ResultQueryStage")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,7 @@ def look(soak: Soak, cycle: int) -> Look:
         time.sleep(0.5)
     heap = java.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
     processes = ("self", java.ProcessHandle.current().pid())
+    running = java.Thread.getAllStackTraces().keySet()
     resident = Path("/proc/self/statm").read_text().split()[1]
     found = Look(
         cycle=cycle,
@@ -76,7 +81,7 @@ def look(soak: Soak, cycle: int) -> Look:
         objects=len(gc.get_objects()),
         heap=heap >> 10,
         files=sum(len([*Path(f"/proc/{one}/fd").iterdir()]) for one in processes),
-        threads=sum(len([*Path(f"/proc/{one}/task").iterdir()]) for one in processes),
+        threads=threading.active_count() + sum(not POOLS.match(one.getName()) for one in running),
         journal=sum(journal_of(soak).values()) >> 10,
         entries=len(journal_of(soak)),
     )
@@ -138,15 +143,13 @@ def weather(monkeypatch: pytest.MonkeyPatch) -> Iterator[Weather]:
 
 
 @pytest.fixture
-def session(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[SparkSession]:
+def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """Give the session of all tests; where clocks jump, one that takes no jump for a lost executor."""
     if not CLOCK:
         yield request.getfixturevalue("spark")
         return
-    # libfaketime 0.9.10 cannot sleep as Python does.
-    monkeypatch.setattr(time, "sleep", lambda seconds: select.select([], [], [], seconds) and None)
+    # libfaketime 0.9.10 cannot sleep as Python does. For good: Py4J's own thread outlives the test.
+    time.sleep = lambda seconds: select.select([], [], [], seconds) and None
     started = mirrorlib.local_spark(
         cores=2, memory="1g", conf={**LITTLE, "spark.network.timeout": "10000000s"}
     )
