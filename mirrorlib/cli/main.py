@@ -60,9 +60,9 @@ _COMMANDS = {
     "vacuum": ("export", "remove files that nobody needs any more"),
     "lineage": ("ledger", "show where tables come from and go to, with the keys on each way"),
     "verify": ("ledger", "compare tables with what their landing files come to"),
-    "check": ("check", "review a landing zone as a strict reader"),
+    "check": ("landing", "review a landing zone as a strict reader"),
     "reset": ("apply", "start one table over"),
-    "publish": ("publish", "put the rows of files into a landing zone"),
+    "publish": ("landing", "put the rows of files into a landing zone"),
     "fabric-items": ("platforms", "write notebooks, wheel and schedule as Microsoft Fabric items"),
     "demo": ("platforms", "publish and apply real data, and show what happened"),
 }
