@@ -89,7 +89,7 @@ def _review_level(level: Level, policy: Policy, found: Findings) -> list[StoredF
 
 
 def _number(file: StoredFile) -> int:
-    return sequence_number(file.name.rpartition("/")[2]) or 0
+    return sequence_number(file.name) or 0
 
 
 def _is_change_file(policy: Policy, name: str, shown: str, found: Findings) -> bool:
