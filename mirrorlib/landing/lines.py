@@ -53,15 +53,6 @@ class _Number(float):
         return not self.text.lower().partition("e")[0].strip("-0.")
 
 
-class _Written(str):
-    """A piece of JSON."""
-
-    __slots__ = ()
-
-
-_COMMA = _Written(",")
-
-
 @dataclass(frozen=True, slots=True)
 class _Objects:
     """The objects of whole lines, and the line of each, counted from 1."""
@@ -174,31 +165,24 @@ def _check_values(piece: _Objects, name: str, values: list[Any], file: TextFile)
 def _json_text(value: object) -> str:
     """Write a value as JSON, however deep; raises `ValueError` for a number in it beyond the range of a double."""
     written: list[str] = []
-    waiting = [value]
+    # Values, each with what stands before and behind it.
+    waiting: list[tuple[str, Any, str]] = [("", value, "")]
     while waiting:
-        item = waiting.pop()
-        if type(item) is _Number:
-            if not item.is_held:
-                raise ValueError(_BEYOND)
-            written.append(item.text)
-        elif type(item) is list or type(item) is dict:
-            waiting += _pieces(item)
-        elif type(item) is _Written:
-            written.append(item)
-        else:
-            written.append(_encode(item))
+        before, item, behind = waiting.pop()
+        if type(item) is _Number and not item.is_held:
+            raise ValueError(_BEYOND)
+        if not item or type(item) not in {dict, list}:
+            text = item.text if type(item) is _Number else _encode(item)
+            written.append(f"{before}{text}{behind}")
+            continue
+        named = type(item) is dict
+        names = [f"{_encode(name)}:" for name in item] if named else [""] * len(item)
+        opening, closing = ("{", "}") if named else ("[", "]")
+        befores = [f"{before}{opening}{names[0]}", *(f",{name}" for name in names[1:])]
+        behinds = [*[""] * (len(item) - 1), f"{closing}{behind}"]
+        inner = zip(befores, item.values() if named else item, behinds, strict=True)
+        waiting += reversed([*inner])
     return "".join(written)
-
-
-def _pieces(value: list[Any] | dict[str, Any]) -> list[Any]:
-    """Give what an object or array is written of, the last piece first."""
-    if isinstance(value, list):
-        inner = [part for one in value for part in (_COMMA, one)]
-        return [_Written("]"), *reversed(inner[1:]), _Written("[")]
-    inner = []
-    for name, one in value.items():
-        inner += (_COMMA, _Written(f"{_encode(name)}:"), one)
-    return [_Written("}"), *reversed(inner[1:]), _Written("{")]
 
 
 def _iter_objects(text: TextFile, *, once: bool) -> Iterator[_Objects]:
