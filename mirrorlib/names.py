@@ -25,7 +25,7 @@ LONGEST_PART = 255  # bytes: what every file system takes as one name
 LONGEST_SEGMENT = 240  # bytes: a name in the state folder gets endings of its own
 LARGEST_NUMBER = 10**20 - 1
 
-_SEQUENTIAL = re.compile(r"([0-9]{20})\.[A-Za-z0-9]+")
+_SEQUENTIAL = re.compile(r"(?:.*/)?([0-9]{20})\.[A-Za-z0-9]+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,15 @@ def is_ignored(name: str) -> bool:
 
 
 def sequence_number(name: str) -> int | None:
-    """Read the number, from 1 on, of a file name of exactly 20 digits and an extension; else None."""
+    """Read the number, from 1 on, of a file name of exactly 20 digits and an extension, in any folder; else None."""
     found = _SEQUENTIAL.fullmatch(name)
     return int(found[1]) or None if found else None
 
 
 def extension_of(name: str) -> str:
     """Return a file name's extension, in lower case and without its dot; "" when it has none."""
-    return name.rpartition(".")[2].lower() if "." in name else ""
+    _, dot, extension = name.rpartition("/")[2].rpartition(".")
+    return extension.lower() if dot else ""
 
 
 def plain_name(name: str) -> str | None:

@@ -12,8 +12,8 @@ import pytest
 
 from mirrorlib.errors import ChangeFileError
 from mirrorlib.landing.delimited.dialect import Dialect
-from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import iter_tables, read_header
+from mirrorlib.landing.delimited.text import TextFile
 from mirrorlib.landing.metadata.declared import DefinedColumn
 from mirrorlib.store import StoredFile
 

@@ -1,4 +1,4 @@
-"""Run a command that was asked for: show its report, tell what went wrong, and give the exit code."""
+"""Run a command that was asked for: give it its Spark, run it again and again, end when told to, tell its outcome."""
 
 from __future__ import annotations
 
@@ -6,17 +6,39 @@ import argparse
 import io
 import logging
 import os
+import signal
 import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar
 
 from mirrorlib.cli.command import say_error, say_json
 from mirrorlib.cli.main import CLOSED, INTERRUPTED, OK, SIGNALLED, STOPPED, USAGE
-from mirrorlib.cli.watch import CutShortError
+from mirrorlib.delivery.report import ExportReport
+from mirrorlib.delta.lock import has_lost_java
 from mirrorlib.delta.trouble import is_sparks, spark_error
-from mirrorlib.errors import MirrorError
+from mirrorlib.errors import LocalSparkError, MirrorError
+from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.operate.listeners.listen import listen
-from mirrorlib.operate.rounds import told_of_trouble
+from mirrorlib.operate.rounds import told_of_trouble, watch
 from mirrorlib.platform.show import show_report
 from mirrorlib.tabular import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_Report = TypeVar("_Report", "ApplyReport", "ExportReport")
+
+
+class CutShortError(KeyboardInterrupt):
+    """A run was told to stop, by the signal *number*, before its tables were up to date; its report has been given."""
+
+    def __init__(self, number: signal.Signals, behind: int) -> None:
+        self.number = number
+        tables = "1 table is" if behind == 1 else f"{behind} tables are"
+        super().__init__(f"{number.name} cut the run short: {tables} behind; the next run goes on")
 
 
 def run_one(arguments: argparse.Namespace) -> int:
@@ -58,3 +80,104 @@ def run_one(arguments: argparse.Namespace) -> int:
         return STOPPED
     well = answer if isinstance(answer, bool) else answer.ok
     return OK if well else STOPPED
+
+
+class Stop:
+    """Whether a signal has asked the run to end."""
+
+    def __init__(self) -> None:
+        self.number: signal.Signals | None = None
+
+    def ask(self, number: int, frame: FrameType | None = None) -> None:
+        """Take a signal; the second one ends the run at once."""
+        del frame
+        if self.is_set():
+            raise KeyboardInterrupt
+        self.number = signal.Signals(number)
+        sys.stderr.write(f"\n{self.number.name}: stopping after the commits in flight\n")
+
+    def is_set(self) -> bool:
+        """Say whether one has come."""
+        return self.number is not None
+
+
+def stop_on_signals() -> Stop:
+    """Let Ctrl-C and a polite kill end the run after the commits in flight; a second Ctrl-C ends it at once.
+
+    Signals come to Python's main thread alone. A host that calls a task from another one ends it its own way.
+    """
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        sys.stderr.write("signals do not reach this thread: whoever started the run ends it\n")
+        return stop
+    signal.signal(signal.SIGINT, stop.ask)
+    signal.signal(signal.SIGTERM, stop.ask)
+    return stop
+
+
+def run_command(
+    arguments: argparse.Namespace,
+    spark: SparkSession,
+    stop: Stop,
+    one: Callable[[], _Report],
+    *,
+    is_news: Callable[[_Report], bool],
+) -> bool:
+    """Run once, or as `--watch` says, and print each report, one of many only when something happened.
+
+    After *one* round that did not go well *spark* is asked whether it lives; *is_news* says whether people want to see
+    the report of one that did.
+
+    Raises:
+        MirrorError: the first round could not begin, or no other can.
+        CutShortError: the only round was told to stop, and left tables behind.
+
+    """
+    watching = arguments.watch is not None
+
+    def tell(outcome: _Report | MirrorError) -> None:
+        if isinstance(outcome, MirrorError):
+            say_error(outcome, as_json=arguments.json, in_one_line=True)
+        elif arguments.json:
+            say_json(outcome.to_dict(), in_one_line=watching)
+        elif not watching or not outcome.ok or is_news(outcome):
+            show_report(outcome)
+        if watching and (isinstance(outcome, MirrorError) or not outcome.ok):
+            _check_java(spark)
+
+    if watching:
+        last = watch(one, arguments.watch, tell=tell, stop=stop.is_set)
+        return not isinstance(last, MirrorError) and last.ok
+    report = one()
+    tell(report)
+    behind = sum(1 for table in report.tables if table.state == "behind")
+    if behind and stop.number is not None:
+        raise CutShortError(stop.number, behind)
+    return report.ok
+
+
+def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
+    """Take it, or start it: a zone, target, state, or place *more*, in a store costs a download the first time."""
+    from mirrorlib.platform import session
+
+    if (found := session.platform_spark()) is not None:
+        return found
+    places = (getattr(arguments, "landing_zone", None), arguments.target, arguments.state, *more)
+    brought = session.has_spark()
+    stores = [place for place in places if place]
+    spark = session.local_spark(memory=arguments.memory, stores=stores)
+    if arguments.catalog is not None and not brought:
+        session.refuse_passing_catalog(spark, arguments.catalog)
+    return spark
+
+
+def _check_java(spark: SparkSession) -> None:
+    """See that the session's Java is still there."""
+    try:
+        spark.conf.get("spark.sql.session.timeZone")
+    except Exception as exc:
+        if not has_lost_java(exc):
+            return  # the tables have said what is wrong
+        msg = "the Java process has ended: it ran out of memory, or was killed"
+        step = "Start the command again, with more --memory if it was too little; the next run goes on."
+        raise LocalSparkError(msg, next_step=step) from exc

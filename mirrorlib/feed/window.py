@@ -79,9 +79,9 @@ def open_window(
         msg, first = "the feed has to know where to start", commits.first
         step = "Give `after`, a version or a moment: -1 is everything from the first version on."
         raise FeedError(msg, table=shown, first_readable=first, next_step=step)
-    first, last = _bound(commits, "after", after, beyond=beyond), commits.newest
+    first, last = settle_bound(commits, "after", after, beyond=beyond), commits.newest
     if until is not None:
-        last = _bound(commits, "until", until, beyond=beyond)
+        last = settle_bound(commits, "until", until, beyond=beyond)
     if first > last:
         msg = "the window ends before it starts"
         found = f"after {after}, which is version {first}, until version {last}"
@@ -108,8 +108,8 @@ def open_window(
     )
 
 
-def _bound(commits: Commits, name: str, bound: Bound, *, beyond: bool) -> int:
-    """Turn a bound into a version: the last one at or before a moment."""
+def settle_bound(commits: Commits, name: str, bound: Bound, *, beyond: bool = False) -> int:
+    """Turn a bound into a version: the last one at or before a moment; *name* is what its caller knows it by."""
     shown = commits.shown
     if isinstance(bound, str | datetime):
         moment = _moment(shown, name, bound)

@@ -1,6 +1,6 @@
 """JSON lines: an object on every line, from the bytes of a file to typed Arrow tables, in the order of its lines.
 
-In: an open file and its listing. Out: a `FileSchema`, which takes a pass over the whole file as there
+In: a `TextFile`. Out: a `FileSchema`, which takes a pass over the whole file as there
 is no footer, and tables whose columns have its types. Promises: no value is guessed, and
 none rounded, but that a column of numbers with a point or an exponent has the nearest doubles, as
 readers of JSON do; memory is bounded by the blocks and the longest line; what has no place in a table, is no
@@ -22,15 +22,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, FileChangedError
 from mirrorlib.landing.columns import LONGEST_ROW, FileColumn, FileSchema, split_marker
-from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin, iter_text
+from mirrorlib.landing.delimited.text import TextFile, iter_text
 from mirrorlib.landing.types import MAX_PRECISION
-from mirrorlib.store import StoredFile
 
 _EXACT_IN_DOUBLE = 1 << 53
 _LARGE = pa.decimal128(MAX_PRECISION, 0)
@@ -52,15 +51,6 @@ class _Number(float):
         if self:
             return math.isfinite(self)
         return not self.text.lower().partition("e")[0].strip("-0.")
-
-
-class _Written(str):
-    """A piece of JSON."""
-
-    __slots__ = ()
-
-
-_COMMA = _Written(",")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +95,18 @@ class _Kinds:
         return pa.float64() if numbers and largest <= _EXACT_IN_DOUBLE else pa.string()
 
 
-def read_line_schema(
-    handle: BinaryIO, file: StoredFile, *, table: str, block_bytes: int = BLOCK_BYTES
-) -> FileSchema:
+def read_line_schema(text: TextFile) -> FileSchema:
     """Read a file to its end for its columns, in the order in which they come, their types, and its rows."""
-    origin = Origin(table, file.name)
     kinds: dict[str, _Kinds] = {}
     rows = 0
-    for piece in _iter_objects(handle, origin, block_bytes, once=True):
+    for piece in _iter_objects(text, once=True):
         for name in dict.fromkeys(name for row in piece.rows for name in row):
             values = piece.values(name)
-            _check_values(piece, name, values, origin)
+            _check_values(piece, name, values, text)
             kinds.setdefault(name, _Kinds()).add(values)
         rows += len(piece.rows)
     types = {name: kind.arrow() for name, kind in kinds.items()}
-    names, marker = split_marker(kinds, table=table, file=file.name)
+    names, marker = split_marker(kinds, table=text.table, file=text.file.name)
     return FileSchema(
         columns=tuple(
             FileColumn(name=name, stored=types[name], type=types[name], native=False)
@@ -131,29 +118,18 @@ def read_line_schema(
     )
 
 
-def iter_line_tables(
-    handle: BinaryIO,
-    file: StoredFile,
-    schema: FileSchema,
-    *,
-    table: str,
-    block_bytes: int = BLOCK_BYTES,
-) -> Iterator[pa.Table]:
-    """Give a file's rows, as *schema* types them; a file without lines gives one empty table.
-
-    The handle is left open; *block_bytes*, how much is read at a time, changes nothing but memory and speed.
-    """
-    origin = Origin(table, file.name)
+def iter_line_tables(text: TextFile, schema: FileSchema) -> Iterator[pa.Table]:
+    """Give a file's rows, as *schema* types them; a file without lines gives one empty table."""
     types = pa.schema([(column.name, column.type) for column in schema.columns])
     some = False
-    for piece in _iter_objects(handle, origin, block_bytes, once=False):
+    for piece in _iter_objects(text, once=False):
         some = True
         try:
             columns = [_array(piece.values(field.name), field.type) for field in types]
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
-            msg = "the change file has other values than before"
+            msg, file = "the change file has other values than before", text.file.name
             step = "Leave it in place; the next run reads it as it is then."
-            raise FileChangedError(msg, table=table, file=file.name, next_step=step) from exc
+            raise FileChangedError(msg, table=text.table, file=file, next_step=step) from exc
         # A table without columns would forget how many rows it has.
         counted = pa.table([pa.nulls(len(piece.rows)), *columns], names=["", *types.names])
         yield counted.select(types.names)
@@ -169,7 +145,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _check_values(piece: _Objects, name: str, values: list[Any], origin: Origin) -> None:
+def _check_values(piece: _Objects, name: str, values: list[Any], file: TextFile) -> None:
     """Refuse what is JSON and has no place in a table: numbers beyond a double, text that is not Unicode."""
     if not set(map(type, values)) & {_Number, str, dict, list}:
         return
@@ -181,44 +157,35 @@ def _check_values(piece: _Objects, name: str, values: list[Any], origin: Origin)
             text.encode()
         except UnicodeEncodeError as exc:
             msg = "the text has half a character, a lone surrogate"
-            raise origin.fault(msg, column=name, line=line) from exc
+            raise file.fault(msg, column=name, line=line) from exc
         except ValueError as exc:
-            raise origin.fault(_BEYOND, column=name, line=line) from exc
+            raise file.fault(_BEYOND, column=name, line=line) from exc
 
 
 def _json_text(value: object) -> str:
     """Write a value as JSON, however deep; raises `ValueError` for a number in it beyond the range of a double."""
     written: list[str] = []
-    waiting = [value]
+    # Values, each with what stands before and behind it.
+    waiting: list[tuple[str, Any, str]] = [("", value, "")]
     while waiting:
-        item = waiting.pop()
-        if type(item) is _Number:
-            if not item.is_held:
-                raise ValueError(_BEYOND)
-            written.append(item.text)
-        elif type(item) is list or type(item) is dict:
-            waiting += _pieces(item)
-        elif type(item) is _Written:
-            written.append(item)
-        else:
-            written.append(_encode(item))
+        before, item, behind = waiting.pop()
+        if type(item) is _Number and not item.is_held:
+            raise ValueError(_BEYOND)
+        if not item or type(item) not in {dict, list}:
+            text = item.text if type(item) is _Number else _encode(item)
+            written.append(f"{before}{text}{behind}")
+            continue
+        named = type(item) is dict
+        names = [f"{_encode(name)}:" for name in item] if named else [""] * len(item)
+        opening, closing = ("{", "}") if named else ("[", "]")
+        befores = [f"{before}{opening}{names[0]}", *(f",{name}" for name in names[1:])]
+        behinds = [*[""] * (len(item) - 1), f"{closing}{behind}"]
+        inner = zip(befores, item.values() if named else item, behinds, strict=True)
+        waiting += reversed([*inner])
     return "".join(written)
 
 
-def _pieces(value: list[Any] | dict[str, Any]) -> list[Any]:
-    """Give what an object or array is written of, the last piece first."""
-    if isinstance(value, list):
-        inner = [part for one in value for part in (_COMMA, one)]
-        return [_Written("]"), *reversed(inner[1:]), _Written("[")]
-    inner = []
-    for name, one in value.items():
-        inner += (_COMMA, _Written(f"{_encode(name)}:"), one)
-    return [_Written("}"), *reversed(inner[1:]), _Written("{")]
-
-
-def _iter_objects(
-    handle: BinaryIO, origin: Origin, block_bytes: int, *, once: bool
-) -> Iterator[_Objects]:
+def _iter_objects(text: TextFile, *, once: bool) -> Iterator[_Objects]:
     """Give the objects of a file, a block of lines at a time; *once* sees that none says one thing twice."""
     decoder = json.JSONDecoder(
         object_pairs_hook=_object if once else None,
@@ -226,14 +193,14 @@ def _iter_objects(
         parse_constant=_refuse_constant,
     )
     first = 1
-    for lines in _iter_lines(iter_text(handle, "utf-8", origin, block_bytes=block_bytes), origin):
-        piece = _parsed(lines, first, decoder, origin)
+    for lines in _iter_lines(iter_text(text), text):
+        piece = _parsed(lines, first, decoder, text)
         if piece.rows:
             yield piece
         first += lines.count(b"\n")
 
 
-def _iter_lines(blocks: Iterator[bytes], origin: Origin) -> Iterator[bytes]:
+def _iter_lines(blocks: Iterator[bytes], file: TextFile) -> Iterator[bytes]:
     """Cut text where lines end; the last line may lack its end."""
     waiting: list[bytes] = []
     line = 1
@@ -247,18 +214,18 @@ def _iter_lines(blocks: Iterator[bytes], origin: Origin) -> Iterator[bytes]:
         if sum(map(len, waiting)) > LONGEST_ROW:
             msg = f"a line is longer than {LONGEST_ROW >> 20} MiB"
             step = "Write one object a line; a JSON document over many lines is no JSON lines."
-            raise origin.fault(msg, line=line, next_step=step)
+            raise file.fault(msg, line=line, next_step=step)
     yield b"".join(waiting)
 
 
-def _parsed(text: bytes, first: int, decoder: json.JSONDecoder, origin: Origin) -> _Objects:
+def _parsed(text: bytes, first: int, decoder: json.JSONDecoder, file: TextFile) -> _Objects:
     try:
         decoded = text.decode()
     except UnicodeDecodeError as exc:
         place = first + text.count(b"\n", 0, exc.start)
         found = "the byte 0x" + text[exc.start : exc.start + 1].hex()
         msg, step = "the text is not utf-8", "Publish it in UTF-8."
-        raise origin.fault(msg, line=place, found=found, next_step=step) from exc
+        raise file.fault(msg, line=place, found=found, next_step=step) from exc
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
     for number, line in enumerate(decoded.split("\n"), start=first):
@@ -267,12 +234,12 @@ def _parsed(text: bytes, first: int, decoder: json.JSONDecoder, origin: Origin) 
         try:
             row = decoder.decode(line)
         except (ValueError, RecursionError) as exc:
-            raise _no_json(exc, number, origin) from exc
+            raise _no_json(exc, number, file) from exc
         if type(row) is not dict:
             kinds = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
             msg, found = "the line is no JSON object", kinds.get(type(row), "a number")
             step = "Write one object a line, without an array around them."
-            raise origin.fault(msg, line=number, found=found, next_step=step)
+            raise file.fault(msg, line=number, found=found, next_step=step)
         rows.append(row)
         lines.append(number)
     return _Objects(rows, lines)
@@ -291,7 +258,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(msg)
 
 
-def _no_json(exc: ValueError | RecursionError, line: int, origin: Origin) -> ChangeFileError:
+def _no_json(exc: ValueError | RecursionError, line: int, file: TextFile) -> ChangeFileError:
     """Say why a line cannot be read; what the parser says of it shows no data."""
     found = str(exc)[:80]
     if isinstance(exc, json.JSONDecodeError):
@@ -299,4 +266,4 @@ def _no_json(exc: ValueError | RecursionError, line: int, origin: Origin) -> Cha
     elif isinstance(exc, RecursionError):
         found = "objects or arrays nested too deep"
     msg = "the line is not JSON; the file may be an upload under way"
-    return origin.fault(msg, line=line, found=found)
+    return file.fault(msg, line=line, found=found)

@@ -200,9 +200,8 @@ def order_by_number(
     foreign: list[str] = []
     twins: dict[tuple[str, int], list[StoredFile]] = {}
     for file in seen.files:
-        name = file.name.rpartition("/")[2]
-        number = sequence_number(name)
-        if number is None or not (extensions is None or extension_of(name) in extensions):
+        number = sequence_number(file.name)
+        if number is None or not (extensions is None or extension_of(file.name) in extensions):
             foreign.append(file.name)
             continue
         partition = partition_of(file.name)

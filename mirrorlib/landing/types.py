@@ -20,10 +20,8 @@ MAX_PRECISION = 38
 _INT_DIGITS = {pa.int8(): 10, pa.int16(): 10, pa.int32(): 10, pa.int64(): 20}
 INTEGERS = tuple(_INT_DIGITS)
 _EXACT_IN_DOUBLE = (pa.int8(), pa.int16(), pa.int32(), pa.float32())
-_VIEWS = {
-    "string_view": pa.string(),
-    "binary_view": pa.binary(),
-}  # pyarrow 14 has no words for them
+# By their names: pyarrow 14 has no words for them.
+_VIEWS = {"string_view": pa.string(), "binary_view": pa.binary()}
 _SAME = (
     pa.null(),
     pa.bool_(),

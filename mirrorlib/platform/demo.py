@@ -14,6 +14,10 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
 from mirrorlib.errors import LandingZoneError, MirrorError
 from mirrorlib.feed.changes import first_changes
 from mirrorlib.feed.net import KIND, TIME, VERSION
@@ -26,7 +30,6 @@ from mirrorlib.platform.shipped import find_shipped
 from mirrorlib.platform.show import show_progress, show_report
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 KEY = "transaction_id"
@@ -95,9 +98,6 @@ def find_data() -> Path:
 
 def read_price_paid(path: Path) -> pa.Table:
     """Read the zipped CSV file: prices as numbers, dates as dates, empty text as NULL."""
-    import pyarrow as pa  # only the demo and the readers need it
-    from pyarrow import csv
-
     types = dict.fromkeys(_COLUMNS, pa.string()) | {
         "price": pa.int64(),
         "date_of_transfer": pa.timestamp("s"),
@@ -134,8 +134,6 @@ def publish(zone: str | Path, rows: pa.Table, batch_id: str) -> str | None:
 
 def some_changes(rows: pa.Table) -> pa.Table:
     """Make up changes of the first rows: three corrected prices, one deletion, one new sale."""
-    import pyarrow as pa  # only the demo and the readers need it
-
     corrected: list[dict[str, Any]] = [
         row | {"price": row["price"] + 5_000, _MARKER: 1} for row in rows.slice(0, 3).to_pylist()
     ]
@@ -162,9 +160,6 @@ def _begin(folder: Path) -> tuple[Path, Path]:
 
 def split(data: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Split the register into an initial load without markers and the changes with them."""
-    import pyarrow as pa  # only the demo and the readers need it
-    import pyarrow.compute as pc
-
     added = pc.equal(data["record_status"], "A")
     first = pc.and_(added, pc.less_equal(pc.cumulative_sum(added.cast(pa.int32())), _INITIAL_ROWS))
     changes = data.filter(pc.invert(first))

@@ -161,9 +161,7 @@ class LocalStore(Store):
         """See that no link leads out: who may write here need not be who may read the rest of the disk."""
         place, parts = self._path(path), path.split("/")
         below = itertools.accumulate(parts, "{}/{}".format)
-        plain = not {"", "..", "."} & {
-            *parts
-        }  # an absolute path, for one, would begin somewhere else
+        plain = not {"", "..", "."} & {*parts}  # an absolute path would begin somewhere else
         if plain and not any(os.path.islink(f"{self._root}/{each}") for each in below):  # noqa: PTH114
             return place  # to resolve both would be most of what reading a small file takes
         real, root = (os.path.realpath(each) for each in (place, self._root))
@@ -195,10 +193,9 @@ class LocalStore(Store):
         """Give what a folder has between two names, sorted by name; None where it is none."""
         try:
             with os.scandir(self._path(folder)) as entries:
-                found = [one for one in entries if one.name > after]
+                found = [e for e in entries if e.name > after and (not before or e.name < before)]
         except (FileNotFoundError, NotADirectoryError):
             return None
-        found = [one for one in found if not before or one.name < before]
         return sorted(found, key=lambda entry: entry.name)
 
     def _files(self, folder: str, entries: Iterable[os.DirEntry[str]]) -> Iterator[StoredFile]:

@@ -20,7 +20,7 @@ from mirrorlib.feed.files.direct import change_files, columns_of_window
 from mirrorlib.feed.files.small_window import read_file, tell_commit
 from mirrorlib.feed.read import feed_schema
 from mirrorlib.feed.stream import ANEW
-from mirrorlib.feed.window import NOTHING, Bound, open_window
+from mirrorlib.feed.window import NOTHING, Bound, open_window, settle_bound
 from mirrorlib.landing.parquet import ROWS_AT_A_TIME
 from mirrorlib.store import open_store
 
@@ -102,7 +102,7 @@ class _FeedReader(ds.DataSourceStreamReader):
         """Tell the version that an option means, and of which table: of one that is made anew, versions are others."""
         commits, bound = self.look().commits, _bound(self.options.get(name))
         bound = default if bound is None else bound
-        version = commits.newest if bound is None else open_window(commits, bound, bound).until
+        version = commits.newest if bound is None else settle_bound(commits, name, bound)
         return {"version": version, "table": commits.metadata_at(commits.newest).id}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802

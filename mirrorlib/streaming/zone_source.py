@@ -85,7 +85,8 @@ class _FilesReader(ds.DataSourceStreamReader):
             seen = see_below(zone, folder, see_partitions(zone, folder, see_folder(zone, folder)))
             written = [file.modified for file in (seen.metadata, *seen.files) if file is not None]
             look: Offset = {"written": max(written).isoformat()} if written else {}
-            look["newest"] = max((_number(file) or 0 for file in seen.files), default=0)
+            numbers = (sequence_number(file.name) or 0 for file in seen.files)
+            look["newest"] = max(numbers, default=0)
             look["files"] = len(seen.files)
             word = Journal(open_store(state), folder.name).read_status() if state else {}
             if state and word.get("state") != "current":  # time alone may change that
@@ -108,7 +109,9 @@ class _FilesReader(ds.DataSourceStreamReader):
         for table, (_, files) in self._look().items():
             since, until = (look.get(table, {}).get("written", "") for look in (start, end))
             new = [file for file in files if since < file.modified.isoformat() <= until]
-            rows = [(table, one.name, _number(one), one.size, one.modified) for one in new]
+            rows = [
+                (table, one.name, sequence_number(one.name), one.size, one.modified) for one in new
+            ]
             found += [ds.InputPartition(rows)] if rows else []
         return found
 
@@ -224,7 +227,3 @@ def _grow(source: Source, files: Files, columns: Columns) -> Columns:
         landed = Landed(file=file, schema=open_schema(source, file), **said)  # type: ignore[arg-type]  # not read yet
         columns = grow_columns(source, columns, columns, landed, rewritable=True)
     return columns
-
-
-def _number(file: StoredFile) -> int | None:
-    return sequence_number(file.name.rpartition("/")[2])

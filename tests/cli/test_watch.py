@@ -19,7 +19,7 @@ import pytest
 from little import child_environment
 from mirrorlib.cli import main as cli
 from mirrorlib.cli.commands import apply
-from mirrorlib.cli.watch import Stop, run_command, stop_on_signals
+from mirrorlib.cli.run import Stop, run_command, stop_on_signals
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.events import Event
 from mirrorlib.ingest.report import ApplyReport, TableReport

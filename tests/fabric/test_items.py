@@ -289,8 +289,9 @@ def test_the_wheel_is_built_where_there_is_a_clone(
     (tmp_path / "mirrorlib").mkdir()
     (tmp_path / "mirrorlib" / "__init__.py").touch()
     (tmp_path / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
-        '[project]\nname = "mirrorlib-delta"\nversion = "9.9.9"\nrequires-python = ">=3.11"\n'
+        '[build-system]\nrequires = ["hatchling", "hatch-vcs"]\nbuild-backend = "hatchling.build"\n'
+        '[project]\nname = "mirrorlib-delta"\ndynamic = ["version"]\nrequires-python = ">=3.11"\n'
+        '[tool.hatch.version]\nsource = "vcs"\nfallback-version = "9.9.9"\n'
         '[tool.hatch.build.targets.wheel]\npackages = ["mirrorlib"]\n'
     )
     (tmp_path / "dist").mkdir()

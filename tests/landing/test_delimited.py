@@ -11,8 +11,8 @@ import pytest
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
 from mirrorlib.landing.delimited.dialect import Dialect
-from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import iter_tables, read_header
+from mirrorlib.landing.delimited.text import TextFile
 from mirrorlib.store import open_store
 from texts import dialect, header, listed, refusal, rows, tables
 

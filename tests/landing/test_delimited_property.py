@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.landing.delimited.dialect import Dialect
-from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import iter_tables, read_header
+from mirrorlib.landing.delimited.text import TextFile
 from mirrorlib.store import StoredFile
 from texts import dialect, listed, refusal, rows, written
 

@@ -12,8 +12,8 @@ import pytest
 
 from mirrorlib.errors import StoreError
 from mirrorlib.landing.delimited.dialect import dialect_of
-from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import read_header
+from mirrorlib.landing.delimited.text import TextFile
 from mirrorlib.landing.metadata.reading import parse_metadata
 from texts import dialect, listed, refusal, rows
 

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlib.errors import ChangeFileError, SchemaError
+from mirrorlib.landing.delimited.text import TextFile
 from mirrorlib.landing.lines import iter_line_tables, read_line_schema
+from mirrorlib.landing.plain import PLAIN_DIALECT
 from texts import listed
 
 BIG = 2**53
@@ -21,9 +23,9 @@ BIG = 2**53
 def read(data: bytes | str, block: int = 1 << 20) -> pa.Table:
     """Read a file's rows: its columns first, then its tables."""
     data = data.encode() if isinstance(data, str) else data
-    handle = io.BytesIO(data)
-    schema = read_line_schema(handle, listed(data), table="t", block_bytes=block)
-    found = list(iter_line_tables(handle, listed(data), schema, table="t", block_bytes=block))
+    text = TextFile(io.BytesIO(data), listed(data), PLAIN_DIALECT, "t", block)
+    schema = read_line_schema(text)
+    found = list(iter_line_tables(text, schema))
     assert schema.rows == sum(map(len, found))
     return pa.concat_tables(found)
 
@@ -103,9 +105,10 @@ def test_names_come_in_their_order_and_may_be_missing() -> None:
 def test_rows_without_any_name_still_count() -> None:
     """An empty object is a row of NULLs."""
     data = b"{}\n{}\n{}\n"
-    schema = read_line_schema(io.BytesIO(data), listed(data), table="t")
+    text = TextFile(io.BytesIO(data), listed(data), PLAIN_DIALECT, "t")
+    schema = read_line_schema(text)
 
-    (found,) = iter_line_tables(io.BytesIO(data), listed(data), schema, table="t")
+    (found,) = iter_line_tables(text, schema)
 
     assert (3, 3) == (schema.rows, len(found))
 

@@ -63,6 +63,8 @@ def test_names_beginning_with_underscore_or_dot_are_ignored(name: str, expected:
         ("00000000000000000001.parquet", 1),
         ("00000000000000000001.csv", 1),
         ("99999999999999999999.parquet", 10**20 - 1),
+        ("p=1.5/q=\n/00000000000000000001.csv", 1),
+        ("p=00000000000000000001.csv/1.csv", None),
         ("00000000000000000000.parquet", None),
         ("0000000000000000001.parquet", None),
         ("000000000000000000001.parquet", None),

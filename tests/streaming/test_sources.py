@@ -168,12 +168,16 @@ class Query:
 
 
 def test_a_feed_is_streamed_each_change_once(spark: SparkSession, tmp_path: Path) -> None:
-    """Over restarts, from a version on; not of a table that was made anew."""
+    """Over restarts, from a version on; not of a table that was made anew; a wrong bound is called by its option."""
     table = Table(spark, tmp_path / "t", "id bigint, v string")
     table.run("INSERT INTO {t} VALUES (1, 'a')", "INSERT INTO {t} VALUES (2, 'b')")
     every = Query(spark, "mirror_feed", tmp_path / "every", path=table.path)
     later = Query(spark, "mirror_feed", tmp_path / "later", path=table.path, after=1)
     assert ([1, 2], [2]) == (every.run(), later.run())
+    for option in ("after", "until"):
+        for bound, wrong in (("2999-01-01", "lies in the future"), (7, "is beyond the newest")):
+            with pytest.raises(Exception, match=f"FeedError.*`{option}` {wrong}"):
+                feed(spark, table.path, **{option: bound}).collect()
     table.run("INSERT INTO {t} VALUES (3, 'c')")
     assert [1, 2, 3] == every.run()
 

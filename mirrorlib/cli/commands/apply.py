@@ -8,7 +8,7 @@ from typing import Any
 
 from mirrorlib.cli.arguments import EVENTS, MEMORY, START_AT, TARGET, ZONE, rounds
 from mirrorlib.cli.command import Command, call, say_json
-from mirrorlib.cli.watch import run_command, start_spark, stop_on_signals
+from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import ParameterError
 from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.platform.parameters import read_options

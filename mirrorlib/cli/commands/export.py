@@ -9,7 +9,7 @@ from typing import Any
 
 from mirrorlib.cli.arguments import TABLES, TARGET, positive, refuse, rounds
 from mirrorlib.cli.command import Command, call, say_json
-from mirrorlib.cli.watch import run_command, start_spark, stop_on_signals
+from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.platform.show import show_progress

@@ -6,7 +6,7 @@ import argparse
 
 from mirrorlib.cli.arguments import JSON, TABLES, TARGET, bound
 from mirrorlib.cli.command import Command, call, say_json
-from mirrorlib.cli.watch import start_spark
+from mirrorlib.cli.run import start_spark
 from mirrorlib.platform.show import show_report
 from mirrorlib.tabular import Report
 

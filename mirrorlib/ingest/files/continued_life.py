@@ -69,9 +69,8 @@ def numbers_of(names: Iterable[str], metadata: TableMetadata) -> Mapping[str, se
     """Return the numbers that files carry, by partition folder."""
     partitions: dict[str, set[int]] = {}
     for name in names:
-        partition, last = partition_of(name), name.rpartition("/")[2]
-        number = sequence_number(last)
-        if number is None or extension_of(last) not in metadata.numbered:
+        partition, number = partition_of(name), sequence_number(name)
+        if number is None or extension_of(name) not in metadata.numbered:
             continue
         if not partition or (
             metadata.partitioned and all("=" in step for step in partition.split("/"))

@@ -264,17 +264,16 @@ def _overlooked(listing: FolderListing, metadata: TableMetadata) -> Iterator[str
         if text and metadata.file_format is None:
             yield f"{first_few(text)}: Parquet alone is read while _metadata.json has no FileFormat"
         return
-    names = [(name, name.rpartition("/")[2]) for name in listing.foreign]
     other = [
         name
-        for name, last in names
-        if sequence_number(last) and extension_of(last) not in metadata.numbered
+        for name in listing.foreign
+        if sequence_number(name) and extension_of(name) not in metadata.numbered
     ]
     if other:
         endings = ", ".join(f".{extension}" for extension in metadata.extensions)
         yield f"{first_few(other)}: the numbered files of this table end in {endings}"
-    for name, last in names:
-        if number := plain_name(last):
+    for name in listing.foreign:
+        if number := plain_name(name.rpartition("/")[2]):
             yield (
                 f"{name} has two extensions, and so is no numbered file: publish it as {number}; "
                 "gzip and zstd are told by content"

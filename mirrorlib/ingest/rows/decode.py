@@ -18,8 +18,8 @@ from mirrorlib.errors import ChangeFileError, MetadataError, SchemaError, first_
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.delimited.dialect import Dialect
-from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import iter_tables, read_header
+from mirrorlib.landing.delimited.text import TextFile
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.given import add_given
 from mirrorlib.landing.lines import iter_line_tables, read_line_schema
@@ -41,11 +41,10 @@ def open_schema(source: Source, file: StoredFile, opened: BinaryIO | None = None
     with nullcontext(opened) if opened else source.zone.open_file(file.path) as handle:
         if kind == "parquet":
             schema = read_footer(handle, file, table=table, ntz=policies.ntz)
-        elif kind == "lines":
-            schema = read_line_schema(handle, file, table=table)
         else:
             text = TextFile(handle, file, text_dialect(source), table)
-            schema = read_header(text, ntz=policies.ntz)
+            lines = kind == "lines"
+            schema = read_line_schema(text) if lines else read_header(text, ntz=policies.ntz)
     if policies.plain is not None:
         schema = replace(schema, undeclared=())  # there is nowhere to declare them
         _check_plain(source, file, schema)
@@ -88,12 +87,9 @@ def iter_pieces(
             except (pa.ArrowException, OSError) as exc:
                 raise damaged(source, file, exc) from exc
             return
-        if kind == "lines":
-            tables = iter_line_tables(handle, file, schema.own, table=source.table)
-        else:
-            text = TextFile(handle, file, text_dialect(source), source.table)
-            tables = iter_tables(text, schema.own)
-        for rows in tables:
+        text = TextFile(handle, file, text_dialect(source), source.table)
+        tables = iter_line_tables if kind == "lines" else iter_tables
+        for rows in tables(text, schema.own):
             yield rows if columns is None else rows.select(columns)
 
 

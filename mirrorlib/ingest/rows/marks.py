@@ -31,8 +31,8 @@ from mirrorlib.landing.columns import (
     missing_in,
     show_marker,
 )
-from mirrorlib.landing.delimited.reading import TextFile
 from mirrorlib.landing.delimited.tables import line_of
+from mirrorlib.landing.delimited.text import TextFile
 from mirrorlib.names import find_key
 from mirrorlib.store import StoredFile
 

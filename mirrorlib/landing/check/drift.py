@@ -6,12 +6,12 @@ make of a type is told by the same functions that apply the file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.check.facts import ColumnFacts, Facts, Policy
+from mirrorlib.landing.check.facts import Facts, Policy
 from mirrorlib.landing.check.parquet import misfit
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.types import comparable, widen_type, widens_in_place
@@ -23,7 +23,7 @@ from mirrorlib.store import Store
 class _Partition:
     """What the files of one partition folder had so far: only among them is one earlier than another."""
 
-    columns: dict[str, ColumnFacts] = field(default_factory=dict)
+    columns: dict[str, pa.Field] = field(default_factory=dict)
     files: int = 0  # how many there were with columns
     marked: bool = False  # one of them had a marker column
 
@@ -36,7 +36,7 @@ class Drift:
     policy: Policy
     found: Findings
     # The columns that files had, with the type that the table has then.
-    columns: dict[str, ColumnFacts] = field(default_factory=dict)
+    columns: dict[str, pa.Field] = field(default_factory=dict)
     # By partition folder; files ordered by time are in one.
     partitions: dict[str, _Partition] = field(default_factory=dict)
     rows: bool = False  # a file with columns had rows
@@ -70,7 +70,7 @@ class Drift:
             if column is not None and pa.types.is_null(column.type):
                 self.found.add("key-untyped", "no type in any file", column=column.name)
 
-    def _take_column(self, facts: Facts, column: ColumnFacts, partition: _Partition) -> None:
+    def _take_column(self, facts: Facts, column: pa.Field, partition: _Partition) -> None:
         folded, name = fold_name(column.name), facts.file.name
         before = partition.columns.setdefault(folded, column)
         if before is column and partition.files and not column.nullable:
@@ -82,9 +82,9 @@ class Drift:
             self.found.add("nullability-flip", what, file=name, column=column.name)
         if known.type != column.type and not pa.types.is_null(column.type):
             kind = self._drifted(facts, column, known.type)
-            self.columns[folded] = replace(known, type=kind)
+            self.columns[folded] = known.with_type(kind)
 
-    def _drifted(self, facts: Facts, column: ColumnFacts, known: pa.DataType) -> pa.DataType:
+    def _drifted(self, facts: Facts, column: pa.Field, known: pa.DataType) -> pa.DataType:
         """Say that a column's type is another one; return the type that the table has then."""
         if pa.types.is_null(known):
             return column.type

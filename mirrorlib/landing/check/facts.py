@@ -121,21 +121,12 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnFacts:
-    """One data column: its name as the file spells it, its mirror type, whether it may be NULL."""
-
-    name: str
-    type: pa.DataType
-    nullable: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What one readable file holds, for the comparison with its neighbours."""
 
     file: StoredFile
-    # Data columns; None for delimited text, whose types are declared once.
-    columns: tuple[ColumnFacts, ...] | None
+    # Data columns, of their mirror types; None for delimited text, whose types are declared once.
+    columns: tuple[pa.Field, ...] | None
     marked: bool  # it has a marker column
     scan: Scan
 

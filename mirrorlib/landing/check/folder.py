@@ -26,15 +26,14 @@ _CLEANED = frozenset({"_ProcessedFiles", "_FilesReadyToDelete"})
 _DATA = frozenset({"parquet", "csv", "tsv", "psv", "gz", "zst", "snappy"})
 
 
-def iter_levels(zone: Store, path: str, listed: Folder, partition: str = "") -> Iterator[Level]:
-    """Give a table's folder and the partition folders below it."""
-    yield partition, listed
-    for name in listed.folders:
-        if "=" in name and not is_ignored(name):
-            inner = f"{partition}/{name}".lstrip("/")
-            below = zone.list_folder(f"{path}/{inner}")
-            if below is not None:
-                yield from iter_levels(zone, path, below, inner)
+def iter_levels(zone: Store, path: str, partition: str = "") -> Iterator[Level]:
+    """Give a table's folder and the partition folders below it; nothing where there is no folder."""
+    listed = zone.list_folder(f"{path}/{partition}".rstrip("/"))
+    if listed is not None:
+        yield partition, listed
+        for name in listed.folders:
+            if "=" in name and not is_ignored(name):
+                yield from iter_levels(zone, path, f"{partition}/{name}".lstrip("/"))
 
 
 def review_folder(
@@ -90,7 +89,7 @@ def _review_level(level: Level, policy: Policy, found: Findings) -> list[StoredF
 
 
 def _number(file: StoredFile) -> int:
-    return sequence_number(file.name.rpartition("/")[2]) or 0
+    return sequence_number(file.name) or 0
 
 
 def _is_change_file(policy: Policy, name: str, shown: str, found: Findings) -> bool:

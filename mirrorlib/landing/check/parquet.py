@@ -14,7 +14,6 @@ import pyarrow as pa
 from mirrorlib.errors import first_line
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import (
-    ColumnFacts,
     Facts,
     Review,
     Scan,
@@ -71,7 +70,7 @@ def review_parquet(review: Review) -> Facts:
     return Facts(file=review.file, columns=columns, marked=bool(markers), scan=scan)
 
 
-def misfit(zone: Store, file: StoredFile, column: ColumnFacts, kind: pa.DataType) -> int | None:
+def misfit(zone: Store, file: StoredFile, column: pa.Field, kind: pa.DataType) -> int | None:
     """Return the first row of a column that the mirror type *kind* does not hold, None when it holds all.
 
     None too where a value does not fit its own type, which is said already.
@@ -99,10 +98,10 @@ def _given_names(review: Review, names: list[str]) -> tuple[str, ...]:
     return tuple(name for name in lacking if name in good and values[name] is not None)
 
 
-def _review_columns(review: Review, schema: pa.Schema) -> tuple[ColumnFacts, ...]:
+def _review_columns(review: Review, schema: pa.Schema) -> tuple[pa.Field, ...]:
     """Give the columns that a table can have; name the others."""
     good = good_names(review, (name for name in schema.names if name.lower() != MARKER))
-    columns: list[ColumnFacts] = []
+    columns: list[pa.Field] = []
     for field in schema:
         if field.name not in good:
             continue
@@ -117,7 +116,7 @@ def _review_columns(review: Review, schema: pa.Schema) -> tuple[ColumnFacts, ...
             review.tell("column-type-converted", what, column=field.name)
         if field.name.startswith(_PANDAS_INDEX):
             review.tell("index-column", "a pandas index", column=field.name)
-        columns.append(ColumnFacts(name=field.name, type=kind, nullable=field.nullable))
+        columns.append(field.with_type(kind))
     return tuple(columns)
 
 
@@ -132,7 +131,7 @@ def _is_converted(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _scan(review: Review, scan: Scan, columns: tuple[ColumnFacts, ...], marker: str | None) -> None:
+def _scan(review: Review, scan: Scan, columns: tuple[pa.Field, ...], marker: str | None) -> None:
     """Read the rows as far as they have to be read."""
     policy = review.policy
     keys = {find_key([c.name for c in columns], key) for key in policy.metadata.stated_keys}

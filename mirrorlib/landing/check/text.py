@@ -7,7 +7,9 @@ as it can be read. Everything passes in pieces.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -28,14 +30,32 @@ from mirrorlib.landing.check.facts import (
 )
 from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, small_markers
 from mirrorlib.landing.delimited.dialect import Dialect
-from mirrorlib.landing.delimited.reading import TextFile, open_header
-from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE
-from mirrorlib.landing.delimited.tables import Survey, header_schema, line_of, survey_tables
-from mirrorlib.landing.delimited.text import DAMAGED, UNDECODABLE
+from mirrorlib.landing.delimited.grammar import Piece
+from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE, iter_pieces, open_rows
+from mirrorlib.landing.delimited.tables import (
+    Reading,
+    header_schema,
+    line_of,
+    parse_rows,
+    start_reading,
+    type_rows,
+)
+from mirrorlib.landing.delimited.text import DAMAGED, UNDECODABLE, TextFile
 from mirrorlib.landing.given import add_given
 from mirrorlib.names import partition_values
 
 _RULES = {OPEN_QUOTE: "text-open-quote", NO_HEADER: "text-no-header"}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Survey:
+    """What a reader refuses of a file, as far as the file has been gone through."""
+
+    # The places of rows that have not as many fields as the header, counted from 0.
+    ragged: array[int] = field(default_factory=lambda: array("q"))
+    ragged_line: int | None = None  # the line on which the first of them begins
+    # The first value that does not fit its type, None when there is none.
+    misfit: ChangeFileError | None = None
 
 
 def review_text(review: Review, dialect: Dialect) -> Facts | None:
@@ -65,14 +85,14 @@ def _unreadable(exc: ChangeFileError) -> UnreadableError:
 
 def _review_header(review: Review, text: TextFile) -> FileSchema | None:
     """Read the header and compare it with what is declared; None where a reader stops at it."""
-    file, policy, dialect = review.file, review.policy, text.dialect
-    opened = open_header(text)
+    dialect = text.dialect
+    opened = open_rows(text)
     names, end = opened.names, opened.end.decode()
-    if policy.stated and end not in {"", dialect.row_separator}:
+    if review.policy.stated and end not in {"", dialect.row_separator}:
         what = f"{end!a}, declared is {dialect.row_separator!a}"
         review.tell("text-row-separator", what)
     try:
-        schema = header_schema(names, dialect, table=policy.table, file=file.name)
+        schema = header_schema(names, text)
     except SchemaError as exc:
         _tell_refused(review, names, exc)
         return None
@@ -117,9 +137,9 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> Facts:
     keys = {key: column.name for key in stated if (column := schema.key(key))}
     required = (column.name for column in schema.columns if dialect.required(column.name))
     nulls = {name: Rows() for name in required if name not in keys.values()}
-    survey, scan, stopped = Survey(), Scan(), None
+    survey, scan, stopped = _Survey(), Scan(), None
     try:
-        for rows in survey_tables(text, schema, survey):
+        for rows in _survey_tables(text, schema, survey):
             start = scan.rows
             if schema.marker:
                 scan_markers(scan, rows.column(schema.marker), policy)
@@ -129,14 +149,14 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> Facts:
             _see_nulls(nulls, rows, schema.marker, start)
     except ChangeFileError as exc:
         stopped = exc
-    for seen in (scan.unknown, scan.unmarked, scan.changes, *scan.null_keys.values()):
-        _shift(seen, survey)
+    seen = (scan.unknown, scan.unmarked, scan.changes, *scan.null_keys.values(), *nulls.values())
+    for alike in seen:
+        _shift(alike, survey)
     _tell_misfits(review, dialect, survey, len(schema.columns) + bool(schema.marker))
     for key in policy.missing_keys(names) if scan.rows else ():
         review.tell("key-missing", "no such column", column=key)
     tell_rows(review, scan, schema.marker)
-    for name, missing in nulls.items():
-        _tell_nulls(review, text, schema, survey, name, missing)
+    _tell_nulls(review, text, schema, survey, nulls)
     if stopped is not None:
         raise stopped
     return Facts(file=review.file, columns=None, marked=bool(schema.marker), scan=scan)
@@ -166,13 +186,48 @@ def _see_nulls(nulls: dict[str, Rows], rows: pa.Table, marker: str | None, start
         nulls[name].see(missing_in(rows, markers, name), start)
 
 
-def _tell_misfits(review: Review, dialect: Dialect, survey: Survey, width: int) -> None:
+def _survey_tables(text: TextFile, schema: FileSchema, survey: _Survey) -> Iterator[pa.Table]:
+    """Give a file's sound rows, in row order, and note the others; a piece with one of these comes as text."""
+    reading = start_reading(text, schema)
+    row = 0
+    for piece in iter_pieces(reading.opened):
+        before = len(survey.ragged)
+        fields = _sound(reading, piece, row, survey)
+        ragged = len(survey.ragged) - before
+        rows = fields
+        if not ragged:
+            try:
+                rows = type_rows(reading, piece, fields, row)
+            except ChangeFileError as exc:
+                survey.misfit = survey.misfit or exc
+        yield rows
+        row += len(fields) + ragged
+
+
+def _sound(reading: Reading, piece: Piece, first_row: int, survey: _Survey) -> pa.Table:
+    """Parse a piece; without its ragged rows, if it has any."""
+    try:
+        return parse_rows(reading, piece, first_row)
+    except ChangeFileError:
+        width, kept, before = len(reading.opened.names), [], len(survey.ragged)
+        for row, (line, text, count) in enumerate(reading.rows(piece), first_row):
+            if count == width:
+                kept.append(text)
+                continue
+            survey.ragged.append(row)
+            survey.ragged_line = survey.ragged_line or line
+        if len(survey.ragged) == before:
+            raise
+        return parse_rows(reading, Piece(b"".join(kept), piece.line), first_row)
+
+
+def _tell_misfits(review: Review, dialect: Dialect, survey: _Survey, width: int) -> None:
     count = len(survey.ragged)
     if count:
         what = f"{count:,} row{'' if count == 1 else 's'}; the header has {width} fields"
         line = survey.ragged_line
         review.tell("text-ragged-row", what, row=survey.ragged[0], line=line)
-    if survey.misfit is not None and survey.misfit.column is not None:
+    if survey.misfit is not None:
         _tell_misfit(review, dialect, survey.misfit)
 
 
@@ -182,18 +237,16 @@ def _tell_misfit(review: Review, dialect: Dialect, exc: ChangeFileError | Schema
 
 
 def _tell_nulls(
-    review: Review, text: TextFile, schema: FileSchema, survey: Survey, name: str, missing: Rows
+    review: Review, text: TextFile, schema: FileSchema, survey: _Survey, nulls: dict[str, Rows]
 ) -> None:
-    if missing.first is None:
-        return
-    line = None
-    if not survey.ragged and not survey.misfit:
-        line = line_of(text, schema, missing.first)
-    _shift(missing, survey)
-    review.tell("text-null", missing.summary, column=name, row=missing.first, line=line)
+    for name, missing in nulls.items():
+        if missing.first is not None:
+            sound = not survey.ragged and not survey.misfit
+            line = line_of(text, schema, missing.first) if sound else None
+            review.tell("text-null", missing.summary, column=name, row=missing.first, line=line)
 
 
-def _shift(rows: Rows, survey: Survey) -> None:
+def _shift(rows: Rows, survey: _Survey) -> None:
     """Count the ragged rows, which are left out, into the place of a row."""
     for place in survey.ragged if rows.first is not None else ():
         if rows.first is None or place > rows.first:

@@ -31,7 +31,7 @@ from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME
 from mirrorlib.landing.metadata.lenient import NotJsonError, read_lenient
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_uncarriable, refuse_unmatched
-from mirrorlib.store import Folder, PathOrUrl, Store, StoredFile, open_store
+from mirrorlib.store import PathOrUrl, Store, StoredFile, open_store
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
 _TABLES_AT_ONCE = 8
@@ -140,9 +140,7 @@ def _review_table(
     files: Sequence[StoredFile] = ()
     if _review_name(folder, found):
         try:
-            listed = zone.list_folder(folder.path)
-            if listed is not None:
-                files = _review_content(zone, folder, listed, found, deep=deep, observe=observe)
+            files = _review_content(zone, folder, found, deep=deep, observe=observe)
         except StoreError as exc:
             found.add("not-checked", exc.reason)
         except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
@@ -179,18 +177,13 @@ def _review_name(folder: TableFolder, found: Findings) -> bool:
 
 
 def _review_content(
-    zone: Store,
-    folder: TableFolder,
-    listed: Folder,
-    found: Findings,
-    *,
-    deep: bool,
-    observe: Observer,
+    zone: Store, folder: TableFolder, found: Findings, *, deep: bool, observe: Observer
 ) -> Sequence[StoredFile]:
     """Review what is in the folder; return its change files."""
-    table = folder.name.shown
-    levels = list(iter_levels(zone, folder.path, listed))
-    stated = any(file.name == METADATA_NAME for file in listed.files)
+    table, levels = folder.name.shown, list(iter_levels(zone, folder.path))
+    if not levels:
+        return ()
+    stated = any(file.name == METADATA_NAME for file in levels[0][1].files)
     data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES) if stated else None
     shown = [file.name for _, level in levels for file in level.files if not is_ignored(file.name)]
     metadata = review_metadata(data, table, found, shown)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mirrorlib.errors import MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited.encodings import codec_of
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING, DataType
-from mirrorlib.landing.metadata.declared import METADATA_NAME, DefinedColumn, TableMetadata
+from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata, metadata_error
 
 _SPELLED = {
     r"\t": "\t",
@@ -68,7 +67,7 @@ def dialect_of(metadata: TableMetadata, *, table: str) -> Dialect:
     if header.casefold() not in {"", "true"}:
         msg = "FirstRowAsHeader is not true, and without a header no column has a name"
         step = "Publish files with a header row, and say so in _metadata.json."
-        raise MetadataError(msg, table=table, file=METADATA_NAME, found=header, next_step=step)
+        raise metadata_error(msg, table, found=header, next_step=step)
     separator = _character(stated.get("ColumnSeparator", ","))
     rows = _character(stated.get("RowSeparator", "")) or "\r\n"
     # A blank mark is none.
@@ -85,7 +84,7 @@ def dialect_of(metadata: TableMetadata, *, table: str) -> Dialect:
     for claim, is_so in claims.items():
         if not is_so:
             found = repr(stated.get(claim.split()[0], ","))
-            raise MetadataError(claim, table=table, file=METADATA_NAME, found=found)
+            raise metadata_error(claim, table, found=found)
     return Dialect(
         column_separator=separator,
         row_separator=rows,
@@ -118,9 +117,7 @@ def _encoding(stated: str, table: str) -> str:
             "Name an encoding such as UTF-8, UTF-16, windows-1252 or shift_jis in _metadata.json."
         )
         found = ascii(stated)[1:-1][:80]
-        raise MetadataError(
-            msg, table=table, file=METADATA_NAME, found=found, next_step=step
-        ) from exc
+        raise metadata_error(msg, table, found=found, next_step=step) from exc
 
 
 def _columns(defined: tuple[DefinedColumn, ...], table: str) -> tuple[DefinedColumn, ...]:
@@ -134,15 +131,9 @@ def _columns(defined: tuple[DefinedColumn, ...], table: str) -> tuple[DefinedCol
             step = f"Declare one of {', '.join(declared.name for declared in DATA_TYPES.values())}."
             if kind.startswith(("decimal", "numeric")):
                 step = "The format has no Decimal for text: declare Double or String, or publish Parquet."
-            raise MetadataError(
-                msg,
-                table=table,
-                file=METADATA_NAME,
-                column=column.name,
-                found=stated or None,
-                next_step=step,
-            )
+            found = stated or None
+            raise metadata_error(msg, table, column=column.name, found=found, next_step=step)
         if seen.setdefault(fold_name(column.name.strip()), kind) != kind:
             msg = "SchemaDefinition declares the column twice, with different types"
-            raise MetadataError(msg, table=table, file=METADATA_NAME, column=column.name)
+            raise metadata_error(msg, table, column=column.name)
     return columns

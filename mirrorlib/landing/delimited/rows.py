@@ -1,6 +1,6 @@
 """Cut text where rows end: the header, then pieces that pyarrow can parse on their own.
 
-In: UTF-8 blocks cut anywhere. Out: the header's names and `Piece`s of whole rows, each with the
+In: a `TextFile`, whose blocks are cut anywhere. Out: the header's names and `Piece`s of whole rows, each with the
 line it starts on. Promises: a piece is no larger than two blocks or its longest row; a quoted value
 that never ends, or with text behind its closing quote, is refused on its line: pyarrow would take
 either for something else. Where rows end: see `grammar`.
@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from mirrorlib.landing.columns import LONGEST_ROW, MOST_COLUMNS
-from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Grammar, Piece, grammar_of
-from mirrorlib.landing.delimited.text import Origin
+from mirrorlib.landing.delimited.text import TextFile, iter_text
 
 LONGEST_HEADER = 4 << 20  # 30,000 columns of the longest names
 OPEN_QUOTE = "a quoted value has no end; the file may be an upload under way"
@@ -27,7 +26,7 @@ NO_HEADER = "the change file has no header row; it may be an upload under way"
 class Opened:
     """A file whose header is read."""
 
-    origin: Origin  # which one, for messages
+    file: TextFile
     names: tuple[str, ...]  # the header's, without blanks around them
     end: bytes  # how the header ends; empty when the file ends with it
     grammar: Grammar  # as the header's end settled it
@@ -35,35 +34,34 @@ class Opened:
     blocks: Iterator[bytes]  # what is still to be read
 
 
-def open_rows(blocks: Iterator[bytes], dialect: Dialect, origin: Origin) -> Opened:
+def open_rows(file: TextFile) -> Opened:
     """Read the header."""
-    grammar, text = grammar_of(dialect), b""
+    blocks = iter_text(file)
+    grammar, text = grammar_of(file.dialect), b""
     for block in chain(blocks, (None,)):
         bare = len(text) + len(block or b"")
         text = _with_end(text) if block is None else text + block
         if not text:
             break
-        _check_header(text, dialect, origin)
+        _check_header(text, file)
         limit = len(text) - (block is not None and text.endswith(b"\r"))
         if found := grammar.row.match(text, 0, limit):
-            opened = _opened(found[0], text, blocks, dialect, origin)
+            opened = _opened(found[0], text, blocks, file)
             return opened if found.end() <= bare else replace(opened, end=b"")
-        _check_unfinished(Piece(text, 1), grammar, origin, last=block is None)
-    raise origin.fault(NO_HEADER)
+        _check_unfinished(Piece(text, 1), grammar, file, last=block is None)
+    raise file.fault(NO_HEADER)
 
 
-def _opened(
-    header: bytes, text: bytes, blocks: Iterator[bytes], dialect: Dialect, origin: Origin
-) -> Opened:
+def _opened(header: bytes, text: bytes, blocks: Iterator[bytes], file: TextFile) -> Opened:
     end = header[len(header.rstrip(b"\r\n")) :]
     if header == end:
-        raise origin.fault(NO_HEADER)
-    grammar = grammar_of(dialect)
-    settled = grammar_of(dialect, b"\r" if header.endswith(b"\r") else b"\n")
-    check_utf8(Piece(header, 1), settled, origin)
+        raise file.fault(NO_HEADER)
+    grammar = grammar_of(file.dialect)
+    settled = grammar_of(file.dialect, b"\r" if header.endswith(b"\r") else b"\n")
+    check_utf8(Piece(header, 1), settled, file)
     names = tuple(grammar.meaning(field).decode().strip() for field in grammar.fields(header))
     rest = Piece(text[len(header) :], 1 + header.count(settled.line_end))
-    return Opened(origin, names, end, settled, rest, blocks)
+    return Opened(file, names, end, settled, rest, blocks)
 
 
 def iter_pieces(opened: Opened) -> Iterator[Piece]:
@@ -86,18 +84,18 @@ def iter_pieces(opened: Opened) -> Iterator[Piece]:
         if text[cut:].strip(b"\r\n"):
             begins = line + text.count(grammar.line_end, 0, cut)
             unended = Piece(text[cut:], begins)
-            _check_unfinished(unended, grammar, opened.origin, last=block is None)
+            _check_unfinished(unended, grammar, opened.file, last=block is None)
         line += text.count(grammar.line_end, 0, whole)
         waiting, unfinished = [text[whole:]], len(text) - whole
 
 
-def check_utf8(piece: Piece, grammar: Grammar, origin: Origin) -> None:
+def check_utf8(piece: Piece, grammar: Grammar, file: TextFile) -> None:
     """Name the line of a piece on which UTF-8 ends."""
     try:
         piece.text.decode()
     except UnicodeDecodeError as exc:
         line = piece.line + piece.text.count(grammar.line_end, 0, exc.start)
-        raise origin.undecodable(exc, line, "utf-8") from exc
+        raise file.undecodable(exc, line, "utf-8") from exc
 
 
 def _before_empty_lines(text: bytes, cut: int, grammar: Grammar) -> int:
@@ -118,7 +116,7 @@ def _with_end(text: bytes) -> bytes:
     return text + (b"\n" if text.endswith(b"\r") else b"\r\n")
 
 
-def _check_unfinished(piece: Piece, grammar: Grammar, origin: Origin, *, last: bool) -> None:
+def _check_unfinished(piece: Piece, grammar: Grammar, file: TextFile, *, last: bool) -> None:
     """See that what has no row's end yet may still get one."""
     text = piece.text if last else piece.text.removesuffix(b"\r")  # half a row's end, perhaps
     begun = grammar.begun.match(text)
@@ -126,26 +124,26 @@ def _check_unfinished(piece: Piece, grammar: Grammar, origin: Origin, *, last: b
     unended = grammar.unended.match(text, place)
     if len(text) > LONGEST_ROW:
         msg = f"a row is longer than {LONGEST_ROW >> 20} MiB; a quoted value may have no end"
-        raise origin.fault(msg, line=piece.line)
+        raise file.fault(msg, line=piece.line)
     if not last and (unended or place == len(text)):
         return
     line = piece.line + text.count(grammar.line_end, 0, place)
     if unended:
-        raise origin.fault(OPEN_QUOTE, line=line)
+        raise file.fault(OPEN_QUOTE, line=line)
     msg = "there is text behind a closing quote"
     step = "Double or escape the quotes inside quoted values, and publish the file again."
-    raise origin.fault(msg, line=line, next_step=step)
+    raise file.fault(msg, line=line, next_step=step)
 
 
-def _check_header(text: bytes, dialect: Dialect, origin: Origin) -> None:
+def _check_header(text: bytes, file: TextFile) -> None:
     """See that what has no end yet, or no end of columns, is no header before a pattern looks at all of it."""
     end = re.search(rb"[\r\n]", text)
     length = end.start() if end else len(text)
     msg, found = "", f"the first line has {length:,} bytes"
-    if text.count(dialect.column_separator.encode(), 0, length) >= MOST_COLUMNS:
+    if text.count(file.dialect.column_separator.encode(), 0, length) >= MOST_COLUMNS:
         msg = f"the file has more than {MOST_COLUMNS:,} columns"
     elif length > LONGEST_HEADER:
         msg = f"the header row is longer than {LONGEST_HEADER >> 20} MiB"
     if msg:
         step = "See whether the file is text, and has a header row."
-        raise origin.fault(msg, found=found, next_step=step)
+        raise file.fault(msg, found=found, next_step=step)

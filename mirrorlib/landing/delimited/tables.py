@@ -1,12 +1,10 @@
 """Parse a delimited change file: its header, then its rows as typed Arrow tables.
 
-In: a `TextFile`. Out: a `FileSchema` as for Parquet, and
-tables in row order whose columns have its mirror types, the marker as text. Promises: columns go by
-the header's names; memory is bounded by the blocks, not by the file; the first row that does not
-fit fails the file with its line, its column and the value's shape, never the value. Nothing here
-asks whether the file is still the one that was listed: that is for its caller, after the last byte.
-A `Survey` goes by the same steps, and on behind rows and values that do not fit: it has a fault, or raises
-itself, exactly when `iter_tables` raises.
+In: a `TextFile`. Out: a `FileSchema` as for Parquet, and tables in row order whose columns have its mirror types, the
+marker as text; or a `Reading`, whose pieces become columns of text, then of their declared types, one by one, for who
+goes on behind what does not fit. Promises: columns go by the header's names; memory is bounded by the blocks, not by
+the file; the first row that does not fit fails the file with its line, its column and the value's shape, never the
+value. Nothing here asks whether the file is still the one that was listed: that is for its caller, after the last byte.
 
 Fields: nothing at all (`,,`) and an unquoted `NullValue` are NULL in every type; a quoted
 `NullValue` is that text; a quoted nothing (`""`) is an empty String and NULL in other types.
@@ -14,29 +12,51 @@ Fields: nothing at all (`,,`) and an unquoted `NullValue` are NULL in every type
 
 from __future__ import annotations
 
-from array import array
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import pyarrow as pa
+from pyarrow import csv
 
-from mirrorlib.errors import ChangeFileError, MirrorError, SchemaError
+from mirrorlib.errors import ChangeFileError, FileChangedError, MirrorError, SchemaError
 from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
-from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
-from mirrorlib.landing.delimited.reading import (
-    Reading,
-    TextFile,
-    open_header,
-    parse_rows,
-    start_reading,
-    type_rows,
+from mirrorlib.landing.delimited.rows import Opened, check_utf8, iter_pieces, open_rows
+from mirrorlib.landing.delimited.text import TextFile
+from mirrorlib.landing.delimited.values import (
+    ByteNotation,
+    DataType,
+    first_misfit,
+    read_values,
+    shape_of,
 )
-from mirrorlib.landing.delimited.rows import iter_pieces
 from mirrorlib.landing.types import NtzPolicy
 
 ROWS_AT_A_TIME = 1 << 17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A file under way: how each data column is read, and as which mirror type.
+
+    ByteArrays remember their notation through the file.
+    """
+
+    opened: Opened
+    types: dict[str, DataType]
+    kinds: dict[str, pa.DataType]
+
+    def rows(self, piece: Piece) -> Iterator[tuple[int, bytes, int]]:
+        """Give the line, the text and the number of fields of each row of a piece, as pyarrow counts rows."""
+        return self.opened.grammar.rows_of(piece, width=len(self.opened.names))
+
+    def line(self, piece: Piece, row: int) -> int:
+        """Return the line of a row of a piece, both counted from the piece's first."""
+        line, _, _ = next(islice(self.rows(piece), row, None))
+        return line
 
 
 def read_header(text: TextFile, *, ntz: NtzPolicy = "utc") -> FileSchema:
@@ -44,14 +64,13 @@ def read_header(text: TextFile, *, ntz: NtzPolicy = "utc") -> FileSchema:
 
     A DateTime is an instant, or, with *ntz* "keep", a time without zone.
     """
-    names = open_header(replace(text, block_bytes=1 << 16)).names
-    return header_schema(names, text.dialect, table=text.table, file=text.file.name, ntz=ntz)
+    names = open_rows(replace(text, block_bytes=1 << 16)).names
+    return header_schema(names, text, ntz)
 
 
-def header_schema(
-    header: Sequence[str], dialect: Dialect, *, table: str, file: str, ntz: NtzPolicy = "utc"
-) -> FileSchema:
+def header_schema(header: Sequence[str], text: TextFile, ntz: NtzPolicy = "utc") -> FileSchema:
     """Say what a header's names mean, as `read_header`."""
+    dialect, table, file = text.dialect, text.table, text.file.name
     names, marker = split_marker(header, table=table, file=file)
     undeclared = tuple(name for name in names if dialect.declared(name) is None)
     if dialect.columns and len(undeclared) == len(names):
@@ -124,47 +143,87 @@ def line_of(text: TextFile, schema: FileSchema, row: int) -> int | None:
     return None
 
 
-@dataclass(slots=True, kw_only=True)
-class Survey:
-    """What a reader refuses of a file, as far as the file has been gone through."""
-
-    # The places of rows that have not as many fields as the header, counted from 0.
-    ragged: array[int] = field(default_factory=lambda: array("q"))
-    ragged_line: int | None = None  # the line on which the first of them begins
-    # The first value that does not fit its type, None when there is none.
-    misfit: ChangeFileError | None = None
-
-
-def survey_tables(text: TextFile, schema: FileSchema, survey: Survey) -> Iterator[pa.Table]:
-    """Give a file's sound rows, in row order, and note the others; a piece with one of these comes as text."""
-    reading = start_reading(text, schema)
-    row = 0
-    for piece in iter_pieces(reading.opened):
-        before = len(survey.ragged)
-        fields = _sound(reading, piece, row, survey)
-        ragged = len(survey.ragged) - before
-        rows = fields
-        if not ragged:
-            try:
-                rows = type_rows(reading, piece, fields, row)
-            except ChangeFileError as exc:
-                survey.misfit = survey.misfit or exc
-        yield rows
-        row += len(fields) + ragged
+def start_reading(text: TextFile, schema: FileSchema) -> Reading:
+    """Open a file's rows by what its header said."""
+    opened = open_rows(text)
+    kinds = {column.name: column.type for column in schema.columns}
+    if tuple(kinds) != tuple(name for name in opened.names if name != schema.marker):
+        msg = "the change file has another header than before"
+        step = "Leave it in place; the next run reads it as it is then."
+        raise FileChangedError(msg, table=text.table, file=text.file.name, next_step=step)
+    types = {name: text.dialect.data_type(name) for name in kinds}
+    for name, declared in types.items():
+        if pa.types.is_binary(declared.mirror):
+            types[name] = replace(declared, read=ByteNotation().read)
+    return Reading(opened=opened, types=types, kinds=kinds)
 
 
-def _sound(reading: Reading, piece: Piece, first_row: int, survey: Survey) -> pa.Table:
-    """Parse a piece; without its ragged rows, if it has any."""
+def parse_rows(reading: Reading, piece: Piece, first_row: int) -> pa.Table:
+    """Have pyarrow split a piece into columns of text."""
+    names, dialect = list(reading.opened.names), reading.opened.file.dialect
+    if not reading.opened.grammar.has_rows(piece.text, width=len(names)):
+        return pa.table([pa.array([], pa.string())] * len(names), names=names)
+    text, escape = reading.opened.grammar.for_arrow(piece.text)
+    # Part of a value: the file's own is gone, and pyarrow takes one from every buffer.
+    if text.startswith(BOM_UTF8):
+        text = BOM_UTF8 + text
     try:
-        return parse_rows(reading, piece, first_row)
-    except ChangeFileError:
-        width, kept, before = len(reading.opened.names), [], len(survey.ragged)
-        for row, (line, text, count) in enumerate(reading.rows(piece), first_row):
-            if count == width:
-                kept.append(text)
-                continue
-            survey.ragged.append(row)
-            survey.ragged_line = survey.ragged_line or line
-        if len(survey.ragged) == before:
-            raise
-        return parse_rows(reading, Piece(b"".join(kept), piece.line), first_row)
+        return csv.read_csv(
+            pa.BufferReader(text),
+            read_options=csv.ReadOptions(column_names=names, block_size=len(text) + 1),
+            parse_options=csv.ParseOptions(
+                delimiter=dialect.column_separator,
+                quote_char=dialect.quote or False,
+                escape_char=escape.decode() or False,
+                newlines_in_values=True,
+                ignore_empty_lines=len(names) > 1,
+            ),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=["", *([dialect.null_value] if dialect.null_value else [])],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as exc:
+        raise _unparsed(reading, piece, first_row) from exc
+
+
+def _unparsed(reading: Reading, piece: Piece, first_row: int) -> ChangeFileError:
+    """Find what pyarrow could not parse; its own message shows data."""
+    opened, expected = reading.opened, len(reading.opened.names)
+    check_utf8(piece, opened.grammar, opened.file)
+    for row, (line, _, count) in enumerate(reading.rows(piece), first_row):
+        if count != expected:
+            msg = f"the row has {'fewer' if count < expected else 'more'} fields than the header"
+            found = f"{count} in place of {expected}"
+            return opened.file.fault(msg, row=row, line=line, found=found)
+    return opened.file.fault("the rows cannot be parsed", line=piece.line)
+
+
+def type_rows(reading: Reading, piece: Piece, fields: pa.Table, first_row: int) -> pa.Table:
+    """Read every data column as its declared type."""
+    columns: list[pa.ChunkedArray] = []
+    faults: list[tuple[int, str]] = []
+    for name in fields.column_names:
+        column, declared = fields.column(name), reading.types.get(name)
+        if declared is not None:
+            try:
+                column = read_values(column, declared, reading.kinds[name])
+            except pa.ArrowInvalid:
+                misfit = first_misfit(column, declared, reading.kinds[name])
+                faults.append((misfit or 0, name))
+        columns.append(column)
+    if faults:
+        row, name = min(faults, key=lambda fault: fault[0])  # the first column of the first row
+        value = fields.column(name)[row].as_py()
+        msg, step = reading.types[name].complaint(value, reading.kinds[name])
+        raise reading.opened.file.fault(
+            msg,
+            column=name,
+            row=first_row + row,
+            line=reading.line(piece, row),
+            found=shape_of(value),
+            next_step=step,
+        )
+    return pa.table(columns, names=fields.column_names)

@@ -1,6 +1,6 @@
 """Bytes to text: decompress, decode, and give UTF-8 blocks, in bounded memory.
 
-In: an open change file. Out: blocks of UTF-8 without byte order mark, cut anywhere. Promises:
+In: a `TextFile`. Out: blocks of UTF-8 without byte order mark, cut anywhere. Promises:
 compression is recognised by content, whatever the name says; a stream that ends early is refused;
 in other encodings than UTF-8 an undecodable byte is named with its line (UTF-8 itself is checked
 when its rows are parsed).
@@ -18,8 +18,9 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, first_line
+from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.encodings import as_windows
-from mirrorlib.store import LentFile
+from mirrorlib.store import LentFile, StoredFile
 
 BLOCK_BYTES = 4 << 20
 _COMPRESSIONS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
@@ -51,15 +52,20 @@ DAMAGED = "stream is cut short or damaged; it may be an upload under way"  # how
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """The change file that is read, for messages."""
+class TextFile:
+    """A change file of text that is open, and is left open; and how its text is written."""
 
-    table: str
-    file: str
+    handle: BinaryIO
+    file: StoredFile
+    dialect: Dialect
+    table: str  # its table's name, for messages
+    block_bytes: int = (
+        BLOCK_BYTES  # how much is read at a time: changes nothing but memory and speed
+    )
 
     def fault(self, reason: str, **facts: str | int | None) -> ChangeFileError:
         """Say what is wrong with the file."""
-        return ChangeFileError(reason, table=self.table, file=self.file, **facts)  # type: ignore[arg-type]  # its own parameters
+        return ChangeFileError(reason, table=self.table, file=self.file.name, **facts)  # type: ignore[arg-type]  # its own parameters
 
     def undecodable(self, exc: UnicodeDecodeError, line: int, codec: str) -> ChangeFileError:
         """Name the bytes that are no text."""
@@ -69,37 +75,33 @@ class Origin:
         return self.fault(msg, line=line, found=found, next_step=step)
 
 
-def iter_text(
-    handle: BinaryIO, encoding: str, origin: Origin, *, block_bytes: int = BLOCK_BYTES
-) -> Iterator[bytes]:
-    """Give a file's text in UTF-8, a block at a time, from its first byte.
-
-    The handle is left open. *encoding* is what the metadata states; a byte order mark knows better.
-    """
-    blocks = _iter_bytes(handle, origin, max(block_bytes, _LONGEST_MAGIC))
+def iter_text(file: TextFile) -> Iterator[bytes]:
+    """Give a file's text in UTF-8, a block at a time, from its first byte; a byte order mark overrules the dialect."""
+    blocks = _iter_bytes(file)
     first = next(blocks, b"")
     marks = (found for found in _MARKS if first.startswith(found[0]))
-    mark, codec = next(marks, (b"", encoding))
+    mark, codec = next(marks, (b"", file.dialect.encoding))
     if not mark and codec in {"utf-16", "utf-32"}:  # a header begins with an ASCII character
         codec += "-be" if first.startswith(b"\0") else "-le"
     whole = chain((first.removeprefix(mark),), blocks)
-    return whole if codec == "utf-8" else _transcode(whole, codec, origin)
+    return whole if codec == "utf-8" else _transcode(whole, codec, file)
 
 
-def _iter_bytes(handle: BinaryIO, origin: Origin, size: int) -> Iterator[bytes]:
+def _iter_bytes(file: TextFile) -> Iterator[bytes]:
+    handle, size = file.handle, max(file.block_bytes, _LONGEST_MAGIC)
     handle.seek(0)
     magic = _read_full(handle, _LONGEST_MAGIC)
     handle.seek(0)
     if not magic:
         msg = "the change file has no bytes; it may be an upload under way"
-        raise origin.fault(msg, found="0 bytes")
+        raise file.fault(msg, found="0 bytes")
     foreign = next((what for prefix, what in _FOREIGN if magic.startswith(prefix)), None)
     if foreign or _is_raw_snappy(handle, magic):
         msg, (found, step) = "the change file is no text", foreign or _SNAPPY
-        raise origin.fault(msg, found=found, next_step=step)
+        raise file.fault(msg, found=found, next_step=step)
     for prefix, name in _COMPRESSIONS:
         if magic.startswith(prefix):
-            yield from _decompressed(handle, name, origin, size)
+            yield from _decompressed(file, name, size)
             return
     while block := _read_full(handle, size):
         yield block
@@ -132,14 +134,14 @@ def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
     return True
 
 
-def _decompressed(handle: BinaryIO, name: str, origin: Origin, size: int) -> Iterator[bytes]:
-    stream = pa.CompressedInputStream(pa.PythonFile(LentFile(handle), mode="r"), name)
+def _decompressed(file: TextFile, name: str, size: int) -> Iterator[bytes]:
+    stream = pa.CompressedInputStream(pa.PythonFile(LentFile(file.handle), mode="r"), name)
     while True:
         try:
             block = _read_full(stream, size)
         except (pa.ArrowException, OSError) as exc:
             msg = f"the change file's {name} {DAMAGED}"
-            raise origin.fault(msg, found=first_line(exc, 80)) from exc
+            raise file.fault(msg, found=first_line(exc, 80)) from exc
         if not block:
             return
         yield block
@@ -155,7 +157,7 @@ def _read_full(handle: BinaryIO | pa.NativeFile, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _transcode(blocks: Iterator[bytes], codec: str, origin: Origin) -> Iterator[bytes]:
+def _transcode(blocks: Iterator[bytes], codec: str, file: TextFile) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(codec)()
     feeds = returns = 0
     for block in chain(blocks, (None,)):
@@ -164,7 +166,7 @@ def _transcode(blocks: Iterator[bytes], codec: str, origin: Origin) -> Iterator[
         except UnicodeDecodeError as exc:
             sound = exc.object[: exc.start].decode(codec, "replace")
             line = 1 + max(feeds + sound.count("\n"), returns + sound.count("\r"))
-            raise origin.undecodable(exc, line, codec) from exc
+            raise file.undecodable(exc, line, codec) from exc
         feeds += text.count("\n")
         returns += text.count("\r")
         if text:

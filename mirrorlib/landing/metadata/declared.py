@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Literal, TypeAlias
+
+from mirrorlib.errors import MetadataError
 
 METADATA_NAME = "_metadata.json"
 METADATA_BYTES = 16 << 20  # of it, and of a partner's file: 30,000 columns are declared in 3 MB
@@ -28,6 +29,11 @@ DETECTION_NAMES: Mapping[Detection, str] = {
 
 
 LISTED = "listed:"  # before the column that lists what is set
+
+
+def metadata_error(reason: str, table: str, **facts: str | None) -> MetadataError:
+    """Say what is wrong with a table's `_metadata.json`."""
+    return MetadataError(reason, table=table, file=METADATA_NAME, **facts)  # type: ignore[arg-type]  # its own parameters
 
 
 def list_column(partial: str | None) -> str | None:
@@ -56,13 +62,13 @@ class TableMetadata:
     # The key, in order, without surrounding blanks; empty when none is declared.
     key_columns: tuple[str, ...] = ()
     # Those of them that are stated with blanks around them, as they are stated.
-    blank_keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    blank_keys: Mapping[str, str] = field(default_factory=dict)
     detection: Detection = "sequential"  # how new files are found and ordered
     upsert_default: bool = False  # whether files without a marker column are upserts, not inserts
     file_format: FileFormat | None = None  # the files' format; None when it is not stated
     file_extension: str | None = None  # the files' extension without its dot, when stated
     # How delimited text is written, by Microsoft's names; only what is stated.
-    format_properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    format_properties: Mapping[str, str] = field(default_factory=dict)
     schema_definition: tuple[DefinedColumn, ...] = ()  # the columns of delimited text, in order
     partitioned: bool = False  # whether files lie in Hive-style partition folders
     conditional_update: str | None = None  # the column whose greater value wins, when stated

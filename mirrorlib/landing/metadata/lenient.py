@@ -9,6 +9,7 @@ properties that are given twice.
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,9 +25,9 @@ _BLANK = re.compile(r"\s*")
 _WORD = re.compile(r"[\w.$+-]+")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _LONE_BACKSLASH = re.compile(r'"\\"(?=\s*[,}\]])')
-_PLAIN = re.compile(r'[^"\\\n]*')
-_HEX = re.compile(r"[0-9a-fA-F]{4}")
-_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_STRING = re.compile(r'"([^"\\\n]*(?:\\.?[^"\\\n]*)*)("?)')
+_BACKSLASH = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8", "a byte order mark"),
     (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16 in place of UTF-8"),
@@ -99,7 +100,12 @@ def _value(cursor: _Cursor) -> Json:
         return list(_items(cursor, "]", _value))
     if first == '"':
         return _string(cursor)
-    return _word(cursor)
+    found = _WORD.match(cursor.text, cursor.at)
+    word = found[0] if found else ""
+    if word in _LITERALS or _NUMBER.fullmatch(word):
+        cursor.at += len(word)
+        return _LITERALS[word] if word in _LITERALS else float(word)
+    return _bare(cursor, "a value")
 
 
 def _items(cursor: _Cursor, close: str, read_item: Callable[[_Cursor], _T]) -> Iterator[_T]:
@@ -130,17 +136,8 @@ def _member(cursor: _Cursor) -> tuple[str, Json]:
     return name, _value(cursor)
 
 
-def _word(cursor: _Cursor) -> Json:
-    """Read true, false, null, a number, or a bare word as a string."""
-    found = _WORD.match(cursor.text, cursor.at)
-    word = found[0] if found else ""
-    if word in _LITERALS or _NUMBER.fullmatch(word):
-        cursor.at += len(word)
-        return _LITERALS[word] if word in _LITERALS else float(word)
-    return _bare(cursor, "a value")
-
-
 def _bare(cursor: _Cursor, what: str) -> str:
+    """Read a bare word as a string."""
     found = _WORD.match(cursor.text, cursor.at)
     if not found:
         raise _error(cursor, f"expected {what}")
@@ -154,42 +151,23 @@ def _string(cursor: _Cursor) -> str:
         _repaired(cursor, "a lone backslash")
         cursor.at = lone.end()
         return "\\"
+    found = _STRING.match(cursor.text, cursor.at)
+    inside, end = found.groups() if found else ("", "")
+    cursor.at += 1 + len(inside)
+    if not end:
+        raise _error(cursor, "a string without its closing quote")
+    sound = _BACKSLASH.sub(lambda it: it[0] if it[1] else _escaped(cursor), inside)
     cursor.at += 1
-    parts: list[str] = []
-    while True:
-        plain = _PLAIN.match(cursor.text, cursor.at)
-        parts.append(plain[0] if plain else "")
-        cursor.at += len(parts[-1])
-        end = cursor.text[cursor.at : cursor.at + 1]
-        if end == '"':
-            cursor.at += 1
-            return _joined(cursor, parts)
-        if end != "\\":
-            raise _error(cursor, "a string without its closing quote")
-        parts.append(_escape(cursor))
+    value: str = json.loads(f'"{sound}"', strict=False)
+    if _SURROGATE.search(value):
+        raise _error(cursor, "a string that is not valid Unicode")
+    return value
 
 
-def _escape(cursor: _Cursor) -> str:
-    """Read what follows a backslash; a backslash that escapes nothing stands for itself."""
-    code = cursor.text[cursor.at + 1 : cursor.at + 2]
-    if code in _ESCAPES:
-        cursor.at += 2
-        return _ESCAPES[code]
-    unit = _HEX.match(cursor.text, cursor.at + 2) if code == "u" else None
-    if unit:
-        cursor.at += 6
-        return chr(int(unit[0], 16))
+def _escaped(cursor: _Cursor) -> str:
+    """Escape a backslash that escapes nothing, and so stands for itself."""
     _repaired(cursor, "an unescaped backslash")
-    cursor.at += 1
-    return "\\"
-
-
-def _joined(cursor: _Cursor, parts: list[str]) -> str:
-    r"""Join a string's parts; `\ud83d\ude00` is one character written as two."""
-    try:
-        return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-    except UnicodeDecodeError:
-        raise _error(cursor, "a string that is not valid Unicode") from None
+    return r"\\"
 
 
 def _peek(cursor: _Cursor) -> str:

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TypeVar
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.metadata.declared import (
     DETECTION_NAMES,
-    METADATA_NAME,
     DefinedColumn,
     Detection,
     FileFormat,
     TableMetadata,
     is_partial,
+    metadata_error,
 )
 from mirrorlib.landing.metadata.lenient import Json, Members, NotJsonError, read_lenient
 
@@ -85,13 +84,11 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
     partial = _text(reading, "partialUpdates")  # mirrorlib's own property, and no other reader's
     if partial is not None and partial != "never" and not is_partial(partial):
         msg = "the value of 'partialUpdates' is none of absent, nulls, listed:COLUMN, never"
-        raise _refusal(table, msg, found=partial)
+        raise metadata_error(msg, table, found=partial)
     # Written as text, isPartitionEnabled is as it was seen, and it is documented nowhere.
     return TableMetadata(
         key_columns=tuple(keys),
-        blank_keys=MappingProxyType(
-            {name: repaired for name, repaired in keys.items() if name != repaired}
-        ),
+        blank_keys={name: stated for name, stated in keys.items() if name != stated},
         detection=_choice(reading, "fileDetectionStrategy", _DETECTIONS) or "sequential",
         upsert_default=_flag(reading, "isUpsertDefaultRowMarker"),
         file_format=file_format,
@@ -111,15 +108,15 @@ def _members(data: bytes, table: str) -> tuple[Members, tuple[str, ...]]:
     """Read the object, and name what had to be repaired."""
     if not data.strip():
         msg = "it is empty"
-        raise _refusal(table, msg, next_step="Publish it whole; the next run reads it again.")
+        raise metadata_error(msg, table, next_step="Publish it whole; the next run reads it again.")
     try:
         value, repaired = read_lenient(data)
     except NotJsonError as exc:
         msg = f"it is not JSON: line {exc.line}, column {exc.column}: {exc.reason}"
-        raise _refusal(table, msg, found=exc.found) from exc
+        raise metadata_error(msg, table, found=exc.found) from exc
     if not isinstance(value, tuple):
         msg = "it is not a JSON object"
-        raise _refusal(table, msg, found=_kind(value))
+        raise metadata_error(msg, table, found=_kind(value))
     return value, repaired
 
 
@@ -130,7 +127,7 @@ def _by_name(members: Members, table: str, repairs: list[str]) -> dict[str, Json
         folded = name.strip().casefold()
         if folded in values and values[folded] != value:
             msg = f"the property {name!r} is given twice, with different values"
-            raise _refusal(table, msg)
+            raise metadata_error(msg, table)
         if folded in values:
             repairs.append(f"the property {name!r} is given twice")
         values[folded] = value
@@ -171,7 +168,7 @@ def _choice(reading: _Reading, name: str, choices: Mapping[str, _T]) -> _T | Non
     value = _text(reading, name)
     if value is not None and value.casefold() not in choices:
         msg = f"the value of {name!r} is not known"
-        raise _refusal(reading.table, msg, found=value)
+        raise metadata_error(msg, reading.table, found=value)
     return None if value is None else choices[value.casefold()]
 
 
@@ -213,34 +210,24 @@ def _file_extension(reading: _Reading) -> str | None:
 
 def _format_properties(reading: _Reading) -> tuple[Mapping[str, str], tuple[str, ...]]:
     """Give the stated format properties by Microsoft's names, and the names that mean nothing."""
-    value = reading.values.get("fileformattypeproperties")
-    if value is None:
-        return MappingProxyType({}), ()
-    if not isinstance(value, tuple):
-        raise _wrong(reading, "FileFormatTypeProperties", value, "an object")
+    members = _inner(reading, "FileFormatTypeProperties")
     stated: dict[str, str] = {}
-    for folded, item in _by_name(value, reading.table, reading.repairs).items():
+    for folded, item in _by_name(members, reading.table, reading.repairs).items():
         name = FORMAT_PROPERTIES.get(folded)
         if name is not None and isinstance(item, str | bool):
             stated[name] = item if isinstance(item, str) else str(item).lower()
         elif name is not None and item is not None:
             raise _wrong(reading, name, item, "a string")
-    return MappingProxyType(stated), _unknown(value, FORMAT_PROPERTIES)
+    return stated, _unknown(members, FORMAT_PROPERTIES)
 
 
 def _schema_definition(reading: _Reading) -> tuple[DefinedColumn, ...]:
-    value = reading.values.get("schemadefinition")
-    if value is None:
-        return ()
-    if not isinstance(value, tuple):
-        raise _wrong(reading, "SchemaDefinition", value, "an object")
-    columns = _by_name(value, reading.table, reading.repairs).get("columns")
-    if columns is None:
-        return ()
-    if not isinstance(columns, list):
+    members = _inner(reading, "SchemaDefinition")
+    columns = _by_name(members, reading.table, reading.repairs).get("columns")
+    if columns is not None and not isinstance(columns, list):
         raise _wrong(reading, "SchemaDefinition.Columns", columns, "a list")
     defined: list[DefinedColumn] = []
-    for column in columns:
+    for column in columns or ():
         if not isinstance(column, tuple):
             raise _wrong(reading, "SchemaDefinition.Columns", column, "a list of objects")
         values = _by_name(column, reading.table, reading.repairs)
@@ -253,14 +240,17 @@ def _schema_definition(reading: _Reading) -> tuple[DefinedColumn, ...]:
     return tuple(defined)
 
 
+def _inner(reading: _Reading, name: str) -> Members:
+    """Give the members of a property that is an object; none when it is missing or null."""
+    value = reading.values.get(name.casefold())
+    if value is not None and not isinstance(value, tuple):
+        raise _wrong(reading, name, value, "an object")
+    return value or ()
+
+
 def _wrong(reading: _Reading, name: str, value: Json, expected: str) -> MetadataError:
-    return _refusal(reading.table, f"the property {name!r} is not {expected}", found=_kind(value))
-
-
-def _refusal(
-    table: str, reason: str, *, found: str | None = None, next_step: str | None = None
-) -> MetadataError:
-    return MetadataError(reason, table=table, file=METADATA_NAME, found=found, next_step=next_step)
+    msg = f"the property {name!r} is not {expected}"
+    return metadata_error(msg, reading.table, found=_kind(value))
 
 
 def _kind(value: Json) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
@@ -24,17 +23,15 @@ from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type
 
 PublishFormat: TypeAlias = Literal["parquet", "csv"]
 
-CSV_PROPERTIES: Mapping[str, str] = MappingProxyType(
-    {
-        "FirstRowAsHeader": "true",
-        "RowSeparator": "\n",
-        "ColumnSeparator": ",",
-        "QuoteCharacter": '"',
-        "EscapeCharacter": '"',
-        "NullValue": "",
-        "Encoding": "UTF-8",
-    }
-)
+CSV_PROPERTIES: Mapping[str, str] = {
+    "FirstRowAsHeader": "true",
+    "RowSeparator": "\n",
+    "ColumnSeparator": ",",
+    "QuoteCharacter": '"',
+    "EscapeCharacter": '"',
+    "NullValue": "",
+    "Encoding": "UTF-8",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +122,7 @@ def _new(wanted: Wanted) -> TableMetadata:
         upsert_default=bool(wanted.upsert_default),
         file_format="delimited" if csv else None,
         file_extension="csv" if csv else None,
-        format_properties=CSV_PROPERTIES if csv else MappingProxyType({}),
+        format_properties=CSV_PROPERTIES if csv else {},
         partitioned=bool(wanted.partition_by),
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.identifiers import fold_name
@@ -70,8 +71,6 @@ def _read_parts(folder: Path, table: str) -> pa.Table:
 
 
 def _read_csv(path: Path, table: str, types: Mapping[str, pa.DataType]) -> pa.Table:
-    from pyarrow import csv  # only CSV input needs it
-
     try:
         with csv.open_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True)) as reader:
             names = reader.schema.names
@@ -99,8 +98,6 @@ def _read_csv(path: Path, table: str, types: Mapping[str, pa.DataType]) -> pa.Ta
 def _read(
     path: Path, types: Mapping[str, pa.DataType], columns: Sequence[str] | None = None
 ) -> pa.Table:
-    from pyarrow import csv
-
     options = csv.ConvertOptions(
         column_types=types,
         include_columns=columns,
@@ -161,8 +158,6 @@ def _unreadable(path: Path, table: str, exc: Exception) -> ChangeFileError:
 
 def _ragged_row(path: Path) -> Any | None:  # noqa: ANN401  # pyarrow has no types
     """Find the first row that has not as many fields as the header; only one thread counts the rows."""
-    from pyarrow import csv
-
     found: list[Any] = []
 
     def stop(row: Any) -> str:  # noqa: ANN401

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from mirrorlib.errors import MarkerError, SchemaError
 from mirrorlib.landing.columns import (
@@ -190,8 +191,6 @@ def encode_rows(rows: pa.Table, file_format: PublishFormat) -> bytes:
     """Encode one change file; without rows it is a whole file too."""
     if file_format == "parquet":
         return _parquet(rows, "zstd")  # one of the four that the format takes
-    from pyarrow import csv  # only delimited text needs it
-
     columns = [_as_text(column) for column in rows.columns]
     sink = io.BytesIO()  # as `declare.CSV_PROPERTIES` says: text in quotes, NULL as nothing at all
     csv.write_csv(pa.table(columns, names=rows.column_names), sink)

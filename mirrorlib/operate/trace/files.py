@@ -184,7 +184,7 @@ def trace_file(past: Past, file: str) -> list[Step]:
 
 def _fits(name: str, file: str) -> bool:
     if file.isdecimal():
-        return sequence_number(name.rpartition("/")[2]) == int(file)
+        return sequence_number(name) == int(file)
     return f"/{file}".endswith(f"/{name}") or name.endswith(f"/{file}")
 
 
@@ -195,7 +195,7 @@ def _batches_of(past: Past, life: Life, file: str) -> list[Entry]:
         return []
     read = cache(partial(past.journal.entry, life))
     numbers, policies = range(1, newest.plan.batch + 1), newest.plan.policies
-    number = int(file) if file.isdecimal() else sequence_number(file.rpartition("/")[2])
+    number = int(file) if file.isdecimal() else sequence_number(file)
     wanted = [(partition, number) for partition in newest.plan.after if number is not None]
     ends = {numbers[-1]}
     if policies.plain is not None or policies.by_time:

@@ -1,4 +1,4 @@
-"""`mirrorlib publish`: put the rows of files into a landing zone, a change file each."""
+"""`mirrorlib publish` and `check`: put the rows of files into a landing zone, and review one. Neither needs Spark."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from mirrorlib.cli.arguments import JSON, refuse
-from mirrorlib.cli.command import Command
+from mirrorlib.cli.arguments import JSON, PLACE, refuse
+from mirrorlib.cli.command import Command, call
 from mirrorlib.errors import LandingZoneError, MirrorError
 from mirrorlib.landing.publish.published import Published
+from mirrorlib.platform.show import show_progress
 from mirrorlib.tabular import Report
 
 _AGAIN = "Then publish all the files again, in the same order: those that are there are not published twice."
@@ -109,6 +110,13 @@ def _marker(text: str) -> int | str:
     return int(text)
 
 
+def _check(arguments: argparse.Namespace) -> Report:
+    from mirrorlib.landing.check.zone import check_zone
+
+    with show_progress(quiet=arguments.json) as observe:
+        return call(check_zone, arguments, observe=observe)
+
+
 PUBLISH = Command(
     more="Each file becomes the next change file of the table, whole or not at all; numbers, metadata and schema "
     "checks are seen to. After an error or a crash, publish the same files again, in the same order, when "
@@ -132,4 +140,15 @@ PUBLISH = Command(
     defaults={"keys": (), "partition_by": ()},
     readers={"marker": _marker},
     run=publish_files,
+)
+CHECK = Command(
+    more="Nothing is written, and no Spark is started. Exit codes: 0 nothing but notes (and warnings), 1 errors "
+    "(with --strict warnings too), 2 wrong usage. Every rule: docs/check.md.",
+    arguments={
+        **PLACE,
+        "--strict": "count warnings as errors",
+        "--deep": "decode every page of every file, not only footers, markers and keys",
+        **JSON,
+    },
+    run=_check,
 )
