@@ -21,7 +21,8 @@ from computes import said_by
 from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
-from mirrorlib.delivery.sinks.delta import merge, open_sink, rewrite, sink
+from mirrorlib.delivery.sinks.delta import merge, rewrite, sink
+from mirrorlib.delivery.sinks.delta.sink import open_sink
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.journal import registry

@@ -22,9 +22,10 @@ from mirrorlib.delivery.consumers import rewind_consumer
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.open import open_sink
-from mirrorlib.delivery.sinks.zone import ZoneSink, known
+from mirrorlib.delivery.sinks.zone import known
 from mirrorlib.delivery.sinks.zone.batch import Batch
 from mirrorlib.delivery.sinks.zone.changes import COUNT, change_rows, check_all_rows
+from mirrorlib.delivery.sinks.zone.sink import ZoneSink
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import LandingZoneError, MarkerError, SchemaError, TableBusyError
 from mirrorlib.journal.streams import Stream, WindowPlan

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
 from mirrorlib.commit.difference import NET, NEW, ops_of_counts
 from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.pause import overwrite_columns
@@ -55,8 +58,6 @@ def keep_copy(work: WindowWork) -> int | None:
 
 def _replace(work: WindowWork) -> None:
     """Let a snapshot take the place of rows and columns."""
-    from pyspark.sql import functions as f
-
     if work.delivery.keys:
         _check_unique(work, work.frame)
     work = fit_columns(work)
@@ -74,8 +75,6 @@ def _check_unique(work: WindowWork, rows: DataFrame) -> None:
 
 def _merge_keys(work: WindowWork) -> int:
     """Give each key that a window tells of its last state."""
-    from pyspark.sql import types as t
-
     keys = work.delivery.keys
     if (work.last.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
         _check_unique(work, read_table(work.spark, work.ref))
@@ -98,8 +97,6 @@ def _merge_counts(work: WindowWork) -> int:
 
     Equal rows go together, and those that stay come again.
     """
-    from pyspark.sql import functions as f
-
     columns = work.delivery.columns
     names = [quote(name) for name in columns]
     counted, gone = stage_counts(work, new_rows(work), columns, columns)

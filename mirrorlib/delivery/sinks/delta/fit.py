@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyspark.sql import types as t
+
 from mirrorlib.commit.mark import Mark, append_rows
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.delivery.sink import Delivery
@@ -149,8 +151,6 @@ def _misfit(work: WindowWork, old: StructField, new: str, why: str = "") -> Mirr
 
 def _add_columns(work: WindowWork, fields: Sequence[StructField]) -> None:
     """Add columns, and fields of columns, by an append of no rows: in the log mode the window's own commit does it."""
-    from pyspark.sql import types as t
-
     allow_columns(work.spark, work.ref, fields, work.found)
     if work.mode == "changes":
         return

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as f
+
 from mirrorlib.commit.difference import NET
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.stage import stage_frame
@@ -92,8 +94,6 @@ def stage_counts(
     Rows with `NET`, `ADD` for those that come, `DROP` for those that go; equal values of *by* lie together. And which
     go.
     """
-    from pyspark.sql import functions as f
-
     counts = count_changes(rows.repartition(*map(quote, by)), columns, NET)
     op = f.when(f.col(NET) > 0, ADD).otherwise(DROP).cast("tinyint")
     staged = stage_rows(work, counts.withColumn(OP, op), "counted", by, (DROP, ADD))
@@ -103,8 +103,6 @@ def stage_counts(
 
 def rows_like(rows: DataFrame, wanted: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Return those of a table's rows that equal a wanted one in some columns; NULL equals NULL."""
-    from pyspark.sql import functions as f
-
     held = {f"_mirror_{place}": f.col(quote(column)) for place, column in enumerate(columns)}
     few = wanted.select(*[column.alias(name) for name, column in held.items()]).distinct()
     equal = [column.eqNullSafe(f.col(name)) for name, column in held.items()]

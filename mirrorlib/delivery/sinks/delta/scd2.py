@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
 from mirrorlib.commit.difference import NET
 from mirrorlib.commit.mark import append_rows, mark_nothing
 from mirrorlib.commit.staged import ADD, DROP, OP, WRONG
@@ -73,8 +76,6 @@ def keep_history(work: WindowWork) -> int | None:
 
 
 def _opened(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    from pyspark.sql import functions as f
-
     return frame.select(
         *[f.col(quote(name)).alias(name, metadata={}) for name in columns],
         f.col(TIME).alias(VALID_FROM),
@@ -89,8 +90,6 @@ def _open_rows(work: WindowWork) -> DataFrame:
 
 def _difference(work: WindowWork) -> DataFrame:
     """Return a snapshot as changes of what is open: all of that goes, and all of the snapshot comes."""
-    from pyspark.sql import functions as f
-
     goes = _open_rows(work).select(
         *map(quote, work.delivery.columns),
         f.lit(DELETE).alias(KIND),
@@ -101,8 +100,6 @@ def _difference(work: WindowWork) -> DataFrame:
 
 def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
     """Give a row for each time that a row comes or goes."""
-    from pyspark.sql import functions as f
-
     comes, times = f.col(NET) > 0, f.sequence(f.lit(1).cast("long"), f.abs(NET))
     return counted.withColumn(_PLACE, f.explode(times)).select(
         *map(quote, work.delivery.columns),
@@ -117,8 +114,6 @@ def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
 
 def _held(rows: DataFrame, work: WindowWork) -> DataFrame:
     """Give the rows that are open before the window."""
-    from pyspark.sql import functions as f
-
     return rows.select(
         *map(quote, [*work.delivery.columns, *work.dropped]),
         f.col(VALID_FROM).alias(_FROM),
@@ -135,9 +130,6 @@ def _ops_of_states(events: DataFrame, work: WindowWork, by: Sequence[str]) -> Da
     Where an open row of a key is closed, all open rows of the key go, and those that stay come again:
     equal rows cannot be told apart.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     columns = list(map(quote, work.delivery.columns))
     side = Window.partitionBy(*columns, _COMES).orderBy(_AT, _FROM)
     places = events.repartition(*map(quote, by)).withColumn(_PLACE, f.row_number().over(side))

@@ -22,6 +22,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from pyspark.sql import Observation
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delta.sessions import configured
 from mirrorlib.errors import SchemaError
@@ -109,9 +113,6 @@ def write_parts(
     delivery: Delivery, store: Store, folder: str, file_format: FileFormat
 ) -> tuple[tuple[StoredFile, ...], int]:
     """Write a window into a new folder, nobody else's; return the files in order, and how many rows they hold."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
     counted = Observation()
     with configured(delivery.frame.sparkSession, _CONF, _FASTER):
         rows = _shaped(_in_order(delivery), file_format)
@@ -126,8 +127,6 @@ def write_parts(
 
 def _in_order(delivery: Delivery) -> DataFrame:
     """Put changes in order; a snapshot, whose rows are of one version, is only divided evenly."""
-    from pyspark.sql import functions as f
-
     frame = delivery.frame
     if delivery.plan.kind == "snapshot":
         return frame.hint("rebalance")  # known to Spark only while plans are adapted
@@ -138,9 +137,6 @@ def _in_order(delivery: Delivery) -> DataFrame:
 
 def _shaped(frame: DataFrame, file_format: FileFormat) -> DataFrame:
     """Cast what the format's writer would lose or spell otherwise: decimals, at any depth, and bytes in CSV."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import StructType
-
     if file_format == "parquet":
         return frame
     columns = []

@@ -41,9 +41,8 @@ if TYPE_CHECKING:
     Session: TypeAlias = PostgresSession | SqliteSession
 
 
-def open_sink(address: str, mode: str) -> DatabaseSink:
+def open_sink(address: str, _mode: str) -> DatabaseSink:
     """Open a database: `postgresql://…` or `sqlite:PATH`."""
-    del mode  # there is one
     kind, _, rest = address.partition(":")
     if kind in {"postgresql", "postgres"}:
         from mirrorlib.delivery.sinks.jdbc.postgres import Postgres

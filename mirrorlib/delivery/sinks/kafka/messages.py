@@ -17,6 +17,9 @@ from functools import lru_cache
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.errors import SchemaError
@@ -147,8 +150,6 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
 
     Without *keys* the key is NULL; *ordered* is by commit, key and kind, which the rows of a snapshot do not need.
     """
-    from pyspark.sql import functions as f
-
     columns = columns_of(frame)
     for name in columns:
         _check(frame.schema[name].dataType, name, table)
@@ -181,9 +182,6 @@ def _check(kind: DataType, column: str, table: str) -> None:
 
 def _key(column: Column, kind: DataType) -> Column:
     """Tell a key's value: 0.0 and -0.0 are one key, so they are one text."""
-    from pyspark.sql import functions as f
-    from pyspark.sql import types as t
-
     if isinstance(kind, t.FloatType | t.DoubleType):
         zero = f.lit(0.0).cast(kind)
         return f.when(column == zero, zero).otherwise(column)
@@ -192,9 +190,6 @@ def _key(column: Column, kind: DataType) -> Column:
 
 def _json_value(column: Column, kind: DataType) -> Column:
     """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly."""
-    from pyspark.sql import functions as f
-    from pyspark.sql import types as t
-
     if _is_exact(kind):
         return column
     if isinstance(kind, t.DecimalType):
@@ -213,9 +208,6 @@ def _json_value(column: Column, kind: DataType) -> Column:
 
 def _json_map(column: Column, kind: DataType) -> Column:
     """Tell a map as an object; `to_json` writes keys that are no strings as Spark keeps them inside."""
-    from pyspark.sql import functions as f
-    from pyspark.sql import types as t
-
     assert isinstance(kind, t.MapType)  # noqa: S101  # the caller has seen
     keys, values = kind.keyType, kind.valueType
     if isinstance(keys, t.StringType):
@@ -230,7 +222,5 @@ def _json_map(column: Column, kind: DataType) -> Column:
 
 
 def _is_exact(kind: DataType) -> bool:
-    from pyspark.sql import types as t
-
     keys = all(isinstance(key, t.StringType) for key in map_keys_in(kind))
     return keys and is_free_of(kind, {"decimal"})
