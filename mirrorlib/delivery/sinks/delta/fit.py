@@ -9,7 +9,7 @@ given a type apart, would have to change them without any change in the feed, so
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -64,12 +64,10 @@ def fit_columns(work: WindowWork) -> WindowWork:
         return replace(work, dropped=gone if work.found.has_feed and mapped else ())
     added = [field for name, field in wanted.items() if name not in has]
     if work.plan.kind == "changes" and work.mode != "changes":
-        _check_renamed(work, wanted, [field.name for field in added], gone)
-        if work.delivery.mapped:
-            was, renewed = work.physical_before, work.delivery.renewed
-            check_physical(was, work.physical, work.stream.table, _copy_values(work), renewed)
+        _check_same_columns(work, wanted)
     both = [(has[name], field) for name, field in wanted.items() if name in has]
-    added += _change_types(work, [(old, new) for old, new in both if not _is_same(old, new)])
+    others = [(old, new) for old, new in both if not is_same(old.dataType, new.dataType)]
+    added += _change_types(work, others)
     work = replace(work, dropped=gone)
     if added:
         _add_columns(work, added)
@@ -83,25 +81,18 @@ def fit_columns(work: WindowWork) -> WindowWork:
     return replace(work, delivery=replace(work.delivery, frame=ordered, collected=None))
 
 
-def _is_same(old: StructField, new: StructField) -> bool:
-    return is_same(old.dataType, new.dataType)
-
-
-def _copy_values(work: WindowWork) -> str:
-    return f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
-
-
-def _check_renamed(
-    work: WindowWork, wanted: Mapping[str, StructField], new: Sequence[str], gone: Sequence[str]
-) -> None:
+def _check_same_columns(work: WindowWork, wanted: Collection[str]) -> None:
     """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
+    table = work.stream.table
+    step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
     before = set((work.last.facts or {}).get("dropped", ()))
     back = [name for name in before if fold_name(name) in wanted]
-    table, step = work.stream.table, _copy_values(work)
     if back:
         msg, found = "a column that had been dropped is back", ", ".join(back)
         raise SchemaError(msg, table=table, column=back[0], found=found, next_step=step)
-    check_renamed([name for name in gone if name not in before], new, table, step)
+    was = [name for name in work.schema.names if name not in before]
+    check_renamed(was, work.wanted.names, table, step)
+    check_physical(work.delivery, work.physical_before, work.physical, step)
 
 
 def _change_types(
