@@ -49,7 +49,6 @@ _BEFORE = -1  # what was open before a window stands before all that it opens
 def history_columns(delivery: Delivery) -> StructType:
     """Return the columns of a history: the source's, and when each row was one; refuse those that none can have."""
     check_columns(delivery, VALID_FROM, VALID_TO, IS_CURRENT, comparable=True)
-    _ = delivery.keys
     return _opened(delivery.frame, delivery.columns).schema
 
 
