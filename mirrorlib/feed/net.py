@@ -28,6 +28,8 @@ KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 FEED_COLUMNS = (KIND, VERSION, TIME)
 _INCOMPARABLE = frozenset({"map", "variant", "geography", "geometry"})
 INSERT, DELETE, PRE, POST = "insert", "delete", "update_preimage", "update_postimage"
+# Of a key in one version: what is taken away is before what is added, and an image meets the other one of its update.
+ORDER = {PRE: 0, DELETE: 1, POST: 2, INSERT: 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,13 @@ class Helpers:
 def columns_of(frame: DataFrame) -> list[str]:
     """Name a feed's own columns, without those that tell the change."""
     return [name for name in frame.columns if name not in FEED_COLUMNS]
+
+
+def place_of_kind() -> Column:
+    """Return the place in `ORDER` of what a row tells."""
+    from pyspark.sql import functions as f
+
+    return f.create_map(*[f.lit(value) for pair in ORDER.items() for value in pair])[f.col(KIND)]
 
 
 def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:

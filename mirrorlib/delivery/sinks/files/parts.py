@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delta.sessions import configured
 from mirrorlib.errors import SchemaError
-from mirrorlib.feed.net import DELETE, KIND, POST, PRE, VERSION
+from mirrorlib.feed.net import VERSION, place_of_kind
 from mirrorlib.identifiers import quote
 from mirrorlib.nested import map_keys_in, name_of, types_in
 from mirrorlib.store import Store, StoredFile
@@ -130,9 +130,7 @@ def _in_order(delivery: Delivery) -> DataFrame:
     frame = delivery.frame
     if delivery.plan.kind == "snapshot":
         return frame.hint("rebalance")  # known to Spark only while plans are adapted
-    kind = f.col(KIND)
-    place = f.when(kind == DELETE, 0).when(kind == PRE, 1).when(kind == POST, 2).otherwise(3)
-    return frame.orderBy(VERSION, *map(quote, delivery.keys), place)
+    return frame.orderBy(VERSION, *map(quote, delivery.keys), place_of_kind())
 
 
 def _shaped(frame: DataFrame, file_format: FileFormat) -> DataFrame:

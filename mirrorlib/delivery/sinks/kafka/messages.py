@@ -23,7 +23,7 @@ from pyspark.sql import types as t
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.errors import SchemaError
-from mirrorlib.feed.net import DELETE, INSERT, KIND, POST, PRE, TIME, VERSION, columns_of
+from mirrorlib.feed.net import ORDER, POST, TIME, VERSION, columns_of, place_of_kind
 from mirrorlib.identifiers import quote
 from mirrorlib.names import parse_name
 from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 Op = Literal["c", "u", "d", "r", "t"]
 _ANY = -1  # the partition that the key tells
 _HELD = 10_000  # rows of one key that one commit has taken away
-# Rows that are taken away come before those that are added: an image meets the other one of its update.
-_ORDER = {PRE: 0, DELETE: 1, POST: 2, INSERT: 3}
 _KEY, _ROW, _PLACE, _MOMENT = "_mirror_key", "_mirror_row", "_mirror_place", "_mirror_moment"
 _TYPE_NAMES = {
     "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "char", "varchar",
@@ -93,7 +91,7 @@ def _changes(delivery: Delivery, rows: Iterable[Row]) -> Iterator[_Change]:
 
 
 def _alone(row: Row) -> _Change:
-    if row[_PLACE] >= _ORDER[POST]:
+    if row[_PLACE] >= ORDER[POST]:
         return "c", None, row[_ROW], row
     return "d", row[_ROW], None, row
 
@@ -103,7 +101,7 @@ def _paired(group: Iterator[Row]) -> Iterator[_Change]:
     taken: list[Row] = []
     added: list[Row] = []
     for row in group:
-        if row[_PLACE] >= _ORDER[POST]:
+        if row[_PLACE] >= ORDER[POST]:
             added = [row, *islice(group, max(len(taken) - 1, 0))]
             break
         if len(taken) < _HELD:
@@ -160,11 +158,10 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
     row = f.struct(
         *[_json_value(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in columns]
     )
-    places = f.create_map(*[f.lit(value) for pair in _ORDER.items() for value in pair])
     records = frame.select(
         key.alias(_KEY),
         f.to_json(row, JSON_OPTIONS).alias(_ROW),
-        places[f.col(KIND)].alias(_PLACE),
+        place_of_kind().alias(_PLACE),
         f.col(VERSION),
         f.unix_millis(f.col(TIME)).alias(_MOMENT),
     )
