@@ -32,7 +32,7 @@ from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import VERSION, place_of_kind
 from mirrorlib.identifiers import quote
 from mirrorlib.nested import map_keys_in, name_of, types_in
-from mirrorlib.store import Store, StoredFile
+from mirrorlib.store import Store, StoredFile, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -120,8 +120,7 @@ def write_parts(
         name, options = _WRITERS[file_format]
         writer = rows.write.format(name).options(**options)
         writer.option("maxRecordsPerFile", _ROWS_PER_FILE).save(store.uri(folder))
-    listed = store.list_folder(folder)
-    files = listed.files if listed else ()  # Spark's names sort as their rows do
+    files = contents(store, folder).files  # Spark's names sort as their rows do
     return tuple(file for file in files if file.name.startswith("part-")), int(counted.get["rows"])
 
 

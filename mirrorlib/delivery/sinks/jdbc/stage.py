@@ -34,7 +34,7 @@ from mirrorlib.errors import StoreError
 from mirrorlib.feed.net import KIND, count_changes, last_states
 from mirrorlib.identifiers import quote
 from mirrorlib.names import is_ignored
-from mirrorlib.store import Store
+from mirrorlib.store import Store, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -60,8 +60,7 @@ class StagedWindow:
 
     def pieces(self) -> Iterator[bytes]:
         """Read the lines, a piece at a time; a piece may end within a line, a file does not."""
-        listed = self.store.list_folder(self.folder)
-        for stored in listed.files if listed else ():
+        for stored in contents(self.store, self.folder).files:
             if is_ignored(stored.name):
                 continue
             with self.store.open_file(stored.path) as file:
