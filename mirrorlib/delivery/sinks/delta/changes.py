@@ -6,23 +6,18 @@ before it: `_change_type` is "reset", all else is NULL but the snapshot's versio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from mirrorlib.commit.mark import append_rows
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import fit_columns
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.feed.net import KIND, TIME, VERSION
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sinks.delta.work import WindowWork
-
-
-def log_columns(delivery: Delivery) -> StructType:
+def log_columns(delivery: Delivery) -> t.StructType:
     """Return the columns of a log: the source's, and those that tell the change; it has those of any feed."""
     return delivery.frame.schema
 

@@ -7,8 +7,7 @@ that the copy has are left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
@@ -29,19 +28,14 @@ from mirrorlib.delivery.sinks.delta.merge import (
     unlike,
 )
 from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.table import read_table
 from mirrorlib.feed.files.small_window import to_frame
 from mirrorlib.feed.net import last_states
 from mirrorlib.identifiers import quote
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sinks.delta.work import WindowWork
-
-
-def copy_columns(delivery: Delivery) -> StructType:
+def copy_columns(delivery: Delivery) -> t.StructType:
     """Return the columns of a copy: the source's; without keys refuse what cannot be compared."""
     check_columns(delivery, comparable=not delivery.keys)
     return delivery.frame.select(*map(quote, delivery.columns)).schema

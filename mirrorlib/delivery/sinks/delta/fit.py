@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
 from mirrorlib.commit.mark import Mark, append_rows
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.delta.columns import Columns, extends, holds, in_its_order, is_same, widens
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
@@ -29,11 +29,6 @@ from mirrorlib.feed.net import is_comparable
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.landing.columns import OURS
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructField
-
-    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 
 def check_columns(delivery: Delivery, *reserved: str, comparable: bool) -> None:
@@ -96,8 +91,8 @@ def _check_same_columns(work: WindowWork, wanted: Collection[str]) -> None:
 
 
 def _change_types(
-    work: WindowWork, pairs: Sequence[tuple[StructField, StructField]]
-) -> list[StructField]:
+    work: WindowWork, pairs: Sequence[tuple[t.StructField, t.StructField]]
+) -> list[t.StructField]:
     """Widen columns; return those that get more fields."""
     wider, rewritten, nested = [], [], []
     for old, new in pairs:
@@ -129,7 +124,7 @@ def _rewrite(work: WindowWork, columns: Columns) -> None:
     overwrite_columns(work.spark, work.ref, rows, _side_mark(work, REWRITE))
 
 
-def _misfit(work: WindowWork, old: StructField, new: str, why: str = "") -> MirrorError:
+def _misfit(work: WindowWork, old: t.StructField, new: str, why: str = "") -> MirrorError:
     msg = "the source's column is of a type that the target's does not widen to"
     found = f"{old.dataType.simpleString()} in the target, {new} now" + (f": {why}" if why else "")
     step = "Give the consumer another address, or remove the table and let it begin with a snapshot"
@@ -140,7 +135,7 @@ def _misfit(work: WindowWork, old: StructField, new: str, why: str = "") -> Mirr
     return kind(msg, table=work.stream.table, column=old.name, found=found, next_step=step)
 
 
-def _add_columns(work: WindowWork, fields: Sequence[StructField]) -> None:
+def _add_columns(work: WindowWork, fields: Sequence[t.StructField]) -> None:
     """Add columns, and fields of columns, by an append of no rows: in the log mode the window's own commit does it."""
     allow_columns(work.spark, work.ref, fields, work.found)
     if work.mode == "changes":

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from mirrorlib.commit.difference import NET
@@ -19,17 +19,13 @@ from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.stage import stage_frame
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, Staged
 from mirrorlib.delivery.sink import KEY_OPTIONS
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.columns import sized_column
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.feed.net import VERSION, count_changes
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.streams import snapshot_command
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 _TWICE = "MIRRORLIB_KEY_TWICE"
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from mirrorlib.commit.difference import NET
 from mirrorlib.commit.mark import append_rows, mark_nothing
@@ -29,15 +29,10 @@ from mirrorlib.delivery.sinks.delta.merge import (
     stage_rows,
     unlike,
 )
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.table import read_table
 from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION
 from mirrorlib.identifiers import quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
-
-    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 _FROM, _TO, _WAS, _AT = "_mirror_from", "_mirror_to", "_mirror_was", "_mirror_at"
@@ -46,7 +41,7 @@ _ENDS, _CHANGED = "_mirror_ends", "_mirror_changed"
 _BEFORE = -1  # what was open before a window stands before all that it opens
 
 
-def history_columns(delivery: Delivery) -> StructType:
+def history_columns(delivery: Delivery) -> t.StructType:
     """Return the columns of a history: the source's, and when each row was one; refuse those that none can have."""
     check_columns(delivery, VALID_FROM, VALID_TO, IS_CURRENT, comparable=True)
     return _opened(delivery.frame, delivery.columns).schema

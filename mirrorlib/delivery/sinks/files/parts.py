@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from pyspark.sql import Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
@@ -33,9 +33,6 @@ from mirrorlib.feed.net import VERSION, place_of_kind
 from mirrorlib.identifiers import quote
 from mirrorlib.nested import map_keys_in, name_of, types_in
 from mirrorlib.store import Store, StoredFile, contents
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 FileFormat: TypeAlias = Literal["parquet", "jsonl", "csv"]
 

@@ -20,27 +20,22 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
 from mirrorlib.commit.staged import DROP, FRESH, OP, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of
+from mirrorlib.delivery.sinks.jdbc.layout import DatabaseColumn, TableLayout
 from mirrorlib.delta.sessions import set_conf
 from mirrorlib.errors import StoreError
 from mirrorlib.feed.net import KIND, count_changes, last_states
 from mirrorlib.identifiers import quote
 from mirrorlib.names import is_ignored
 from mirrorlib.store import Store, contents
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
-
-    from mirrorlib.delivery.sinks.jdbc.layout import DatabaseColumn, TableLayout
 
 # What to do. As the window tells it, what is NEW or has PASSED was not there before: it came, and is there or gone.
 GONE, PUT, NEW, PASSED = -1, 1, 2, -2

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
@@ -28,14 +29,9 @@ from mirrorlib.identifiers import quote
 from mirrorlib.names import parse_name
 from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
-    from pyspark.sql.types import DataType
-
-    _Change: TypeAlias = tuple["Op", str | None, str | None, Row]
-    _Teller: TypeAlias = Callable[["Op", str | None, str | None, int, int], bytes]
-
 Op = Literal["c", "u", "d", "r", "t"]
+_Change: TypeAlias = tuple[Op, str | None, str | None, Row]
+_Teller: TypeAlias = Callable[[Op, str | None, str | None, int, int], bytes]
 _ANY = -1  # the partition that the key tells
 _HELD = 10_000  # rows of one key that one commit has taken away
 _KEY, _ROW, _PLACE, _MOMENT = "_mirror_key", "_mirror_row", "_mirror_place", "_mirror_moment"
@@ -168,7 +164,7 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
     return records.orderBy(VERSION, _KEY, _PLACE) if ordered else records
 
 
-def _check(kind: DataType, column: str, table: str) -> None:
+def _check(kind: t.DataType, column: str, table: str) -> None:
     odd = next((one for one in types_in(kind) if name_of(one) not in _TYPE_NAMES), None)
     if odd is not None:
         msg = "a column of this type cannot be told in JSON"
@@ -177,7 +173,7 @@ def _check(kind: DataType, column: str, table: str) -> None:
         raise SchemaError(msg, table=table, column=column, found=found, next_step=step)
 
 
-def _key(column: Column, kind: DataType) -> Column:
+def _key(column: Column, kind: t.DataType) -> Column:
     """Tell a key's value: 0.0 and -0.0 are one key, so they are one text."""
     if isinstance(kind, t.FloatType | t.DoubleType):
         zero = f.lit(0.0).cast(kind)
@@ -185,7 +181,7 @@ def _key(column: Column, kind: DataType) -> Column:
     return _json_value(column, kind)
 
 
-def _json_value(column: Column, kind: DataType) -> Column:
+def _json_value(column: Column, kind: t.DataType) -> Column:
     """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly."""
     if _is_exact(kind):
         return column
@@ -203,7 +199,7 @@ def _json_value(column: Column, kind: DataType) -> Column:
     return f.when(column.isNotNull(), f.struct(*fields))
 
 
-def _json_map(column: Column, kind: DataType) -> Column:
+def _json_map(column: Column, kind: t.DataType) -> Column:
     """Tell a map as an object; `to_json` writes keys that are no strings as Spark keeps them inside."""
     assert isinstance(kind, t.MapType)  # noqa: S101  # the caller has seen
     keys, values = kind.keyType, kind.valueType
@@ -218,6 +214,6 @@ def _json_map(column: Column, kind: DataType) -> Column:
     )
 
 
-def _is_exact(kind: DataType) -> bool:
+def _is_exact(kind: t.DataType) -> bool:
     keys = all(isinstance(key, t.StringType) for key in map_keys_in(kind))
     return keys and is_free_of(kind, {"decimal"})
