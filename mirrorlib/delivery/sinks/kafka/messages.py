@@ -182,8 +182,12 @@ def _key(column: Column, kind: t.DataType) -> Column:
 
 
 def _json_value(column: Column, kind: t.DataType) -> Column:
-    """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly."""
-    if _is_exact(kind):
+    """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly.
+
+    A map is an object where its keys are strings: `to_json` writes keys of other types as Spark keeps them inside.
+    """
+    keys = all(isinstance(key, t.StringType) for key in map_keys_in(kind))
+    if keys and is_free_of(kind, {"decimal"}):
         return column
     if isinstance(kind, t.DecimalType):
         return decimal_text(column, kind.scale)
@@ -191,29 +195,13 @@ def _json_value(column: Column, kind: t.DataType) -> Column:
         inner = kind.elementType
         return f.transform(column, lambda item: _json_value(item, inner))
     if isinstance(kind, t.MapType):
-        return _json_map(column, kind)
+        values = kind.valueType
+        if isinstance(kind.keyType, t.StringType):
+            return f.transform_values(column, lambda _, value: _json_value(value, values))
+        entry = t.StructType().add("key", kind.keyType).add("value", values)
+        return f.transform(f.map_entries(column), lambda item: _json_value(item, entry))
     assert isinstance(kind, t.StructType)  # noqa: S101  # nothing else is left
     fields = [
         _json_value(column[field.name], field.dataType).alias(field.name) for field in kind.fields
     ]
     return f.when(column.isNotNull(), f.struct(*fields))
-
-
-def _json_map(column: Column, kind: t.DataType) -> Column:
-    """Tell a map as an object; `to_json` writes keys that are no strings as Spark keeps them inside."""
-    assert isinstance(kind, t.MapType)  # noqa: S101  # the caller has seen
-    keys, values = kind.keyType, kind.valueType
-    if isinstance(keys, t.StringType):
-        return f.transform_values(column, lambda _, value: _json_value(value, values))
-    return f.transform(
-        f.map_entries(column),
-        lambda entry: f.struct(
-            _json_value(entry["key"], keys).alias("key"),
-            _json_value(entry["value"], values).alias("value"),
-        ),
-    )
-
-
-def _is_exact(kind: t.DataType) -> bool:
-    keys = all(isinstance(key, t.StringType) for key in map_keys_in(kind))
-    return keys and is_free_of(kind, {"decimal"})
