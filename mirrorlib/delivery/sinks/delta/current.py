@@ -12,20 +12,18 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from mirrorlib.commit.difference import NET, NEW, ops_of_counts
-from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.commit.stage import staged_table
-from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG
+from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.merge import (
+    merge_counts,
     merge_rows,
     new_rows,
     rows_like,
-    stage_counts,
     stage_rows,
     twice,
-    unlike,
 )
 from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
 from mirrorlib.delivery.sinks.delta.work import WindowWork
@@ -93,17 +91,12 @@ def _merge_counts(work: WindowWork) -> int:
     """
     columns = work.delivery.columns
     names = [quote(name) for name in columns]
-    counted, gone = stage_counts(work, new_rows(work), columns, columns)
-    if not counted.ops:
-        mark_nothing(work.spark, work.ref, work.mark())
-        return 0
-    changes = counted.frame.select(*names, NET, f.col(NET).alias(NEW))
-    if gone is not None:
-        held = rows_like(read_table(work.spark, work.ref), gone, columns)
-        changes = changes.unionByName(held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(NEW)))
-    changed = ops_of_counts(changes, columns, exact=work.exact)
-    staged = stage_rows(work, changed, "folded", columns, (WRONG, DROP, ADD))
-    if WRONG in staged.ops:
-        raise unlike(work)
-    merge_rows(work, staged, columns)
-    return staged.rows
+
+    def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
+        rows = counted.select(*names, NET, f.col(NET).alias(NEW))
+        if gone is not None:
+            held = rows_like(read_table(work.spark, work.ref), gone, columns)
+            rows = rows.unionByName(held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(NEW)))
+        return ops_of_counts(rows, columns, exact=work.exact)
+
+    return merge_counts(work, new_rows(work), columns, columns, columns, tell)

@@ -9,26 +9,18 @@ rows of the touched keys are deleted and inserted again as what they have become
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from mirrorlib.commit.difference import NET
-from mirrorlib.commit.mark import append_rows, mark_nothing
+from mirrorlib.commit.mark import append_rows
 from mirrorlib.commit.staged import ADD, DROP, OP, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.changes import snapshot_time
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
-from mirrorlib.delivery.sinks.delta.merge import (
-    merge_rows,
-    new_rows,
-    rows_like,
-    stage_counts,
-    stage_rows,
-    unlike,
-)
+from mirrorlib.delivery.sinks.delta.merge import merge_counts, new_rows, rows_like
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.table import read_table
 from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION
@@ -55,18 +47,15 @@ def keep_history(work: WindowWork) -> int | None:
         append_rows(work.ref, _opened(work.frame, work.delivery.columns), work.mark())
         return None
     events = _difference(work) if work.plan.kind == "snapshot" else new_rows(work)
-    counted, gone = stage_counts(work, events, [*work.delivery.columns, VERSION, TIME], by)
-    if not counted.ops:
-        mark_nothing(work.spark, work.ref, work.mark())
-        return 0
-    states = _events(counted.frame, work)
-    if gone is not None:
-        states = states.unionByName(_held(rows_like(_open_rows(work), gone, by), work))
-    staged = stage_rows(work, _ops_of_states(states, work, by), "folded", by, (WRONG, DROP, ADD))
-    if WRONG in staged.ops:
-        raise unlike(work)
-    merge_rows(work, replace(staged, key_range=None), [*by, IS_CURRENT])
-    return staged.rows
+
+    def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
+        states = _events(counted, work)
+        if gone is not None:
+            states = states.unionByName(_held(rows_like(_open_rows(work), gone, by), work))
+        return _ops_of_states(states, work, by)
+
+    columns = [*work.delivery.columns, VERSION, TIME]
+    return merge_counts(work, events, columns, by, [*by, IS_CURRENT], tell)
 
 
 def _opened(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
