@@ -93,7 +93,7 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     from pyspark.sql import functions as f
 
     columns = net.columns_of(frame)
-    place = net.Helpers.beside(columns).place
+    place = net.Helpers(columns).place
     images = Window.partitionBy(net.VERSION, *map(quote, keys), net.KIND)
     nth = f.row_number().over(images.orderBy(*net.orderable(frame, columns)))
     # As a number: a timestamp is given in the zone of this process, and without saying so.
