@@ -45,29 +45,29 @@ def keep_copy(work: WindowWork) -> int | None:
         _replace(work)
         return None
     work = fit_columns(work)
-    return _merge_keys(work) if work.delivery.keys else _merge_counts(work)
+    return _merge_keys(work) if work.keys else _merge_counts(work)
 
 
 def _replace(work: WindowWork) -> None:
     """Let a snapshot take the place of rows and columns."""
-    if work.delivery.keys:
+    if work.keys:
         _check_unique(work, work.frame)
     work = fit_columns(work)
     rows = work.frame.select(
-        *[f.col(quote(name)).alias(name, metadata={}) for name in work.delivery.columns],
+        *[f.col(quote(name)).alias(name, metadata={}) for name in work.columns],
         *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
     )
     overwrite_columns(work.spark, work.ref, rows, work.mark())
 
 
 def _check_unique(work: WindowWork, rows: DataFrame) -> None:
-    if rows.groupBy(*map(quote, work.delivery.keys)).count().where("count > 1").limit(1).collect():
-        raise twice(work, work.delivery.keys)
+    if rows.groupBy(*map(quote, work.keys)).count().where("count > 1").limit(1).collect():
+        raise twice(work, work.keys)
 
 
 def _merge_keys(work: WindowWork) -> int:
     """Give each key that a window tells of its last state."""
-    keys = work.delivery.keys
+    keys = work.keys
     if (work.last.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
         _check_unique(work, read_table(work.spark, work.ref))
     few = fold_few(work)
@@ -89,7 +89,7 @@ def _merge_counts(work: WindowWork) -> int:
 
     Equal rows go together, and those that stay come again.
     """
-    columns = work.delivery.columns
+    columns = work.columns
     names = [quote(name) for name in columns]
 
     def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:

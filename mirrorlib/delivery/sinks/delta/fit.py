@@ -70,10 +70,10 @@ def fit_columns(work: WindowWork) -> WindowWork:
         if target is not None:
             work = replace(work, found=target[0], schema=target[1])
     # The window's structs get the target's order of fields.
-    ordered = in_its_order(work.delivery.frame, work.schema)
-    if ordered is work.delivery.frame:
+    ordered = in_its_order(work.frame, work.schema)
+    if ordered is work.frame:
         return work
-    return replace(work, delivery=replace(work.delivery, frame=ordered, collected=None))
+    return replace(work, frame=ordered, collected=None)
 
 
 def _check_same_columns(work: WindowWork, wanted: Collection[str]) -> None:
@@ -87,7 +87,7 @@ def _check_same_columns(work: WindowWork, wanted: Collection[str]) -> None:
         raise SchemaError(msg, table=table, column=back[0], found=found, next_step=step)
     was = [name for name in work.schema.names if name not in before]
     check_renamed(was, work.wanted.names, table, step)
-    check_physical(work.delivery, work.physical_before, work.physical, step)
+    check_physical(work, work.physical_before, work.physical_after, step)
 
 
 def _change_types(

@@ -79,8 +79,8 @@ def stage_rows(
     work: WindowWork, frame: DataFrame, name: str, keys: Sequence[str], ops: Iterable[int]
 ) -> Staged:
     """Stage a frame with `OP`, of the values *ops*, under a name of this delivery's own; *keys* will match its rows."""
-    path = f"{work.delivery.folder}/{name}-{new_attempt()}"  # each try has its own
-    return stage_frame(work.spark, work.delivery.scratch, path, frame, keys, ops)
+    path = f"{work.folder}/{name}-{new_attempt()}"  # each try has its own
+    return stage_frame(work.spark, work.scratch, path, frame, keys, ops)
 
 
 def merge_counts(

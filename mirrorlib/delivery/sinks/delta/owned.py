@@ -61,7 +61,7 @@ def create_table(
 
 def changed_keys(work: WindowWork) -> Keys | None:
     """Return the keys that a window goes by where the table's property says others, None where it says these."""
-    names = () if work.mode == "changes" else work.delivery.keys
+    names = () if work.mode == "changes" else work.keys
     keys = _keys_in(work.mode, tuple(work.spelled(name) for name in names))
     said = work.found.properties.get(KEYS_PROPERTY)
     return None if keys_property(keys).get(KEYS_PROPERTY) == said else keys
@@ -104,7 +104,7 @@ def _discontinuity(work: WindowWork) -> tuple[str, str | None]:
         commit = last.foreign
         who = f"version {commit.version}, {commit.operation} by {commit.user}"
         return "somebody else has written to the table that the consumer keeps", who
-    if work.fresh and plan.number > 1 and work.delivery.continues:
+    if work.fresh and plan.number > 1 and work.continues:
         return "the table that the consumer keeps was removed and is empty now", None
     if facts is None and not last.complete and plan.number == 1 and not is_log:
         return "nobody can tell any more how far the table that the consumer keeps goes", None
@@ -115,7 +115,7 @@ def _discontinuity(work: WindowWork) -> tuple[str, str | None]:
     if facts.get("stream") == stream.uuid:
         return "", None
     upto = int(facts["upto"])
-    if plan.after > upto and not work.delivery.unchanged_since(upto):
+    if plan.after > upto and not work.unchanged_since(upto):
         found = f"version {upto}, the stream begins after {plan.after}"
         return "the copy ends before the stream begins", found
     if stream.net:

@@ -41,10 +41,10 @@ def history_columns(delivery: Delivery) -> t.StructType:
 
 def keep_history(work: WindowWork) -> int | None:
     """Bring a history to the end of a window; return how many rows that took, None where the commit tells."""
-    by = work.delivery.keys or work.delivery.columns
+    by = work.keys or work.columns
     work = fit_columns(work)
     if work.plan.kind == "snapshot" and work.fresh:
-        append_rows(work.ref, _opened(work.frame, work.delivery.columns), work.mark())
+        append_rows(work.ref, _opened(work.frame, work.columns), work.mark())
         return None
     events = _difference(work) if work.plan.kind == "snapshot" else new_rows(work)
 
@@ -54,7 +54,7 @@ def keep_history(work: WindowWork) -> int | None:
             states = states.unionByName(_held(rows_like(_open_rows(work), gone, by), work))
         return _ops_of_states(states, work, by)
 
-    columns = [*work.delivery.columns, VERSION, TIME]
+    columns = [*work.columns, VERSION, TIME]
     return merge_counts(work, events, columns, by, [*by, IS_CURRENT], tell)
 
 
@@ -74,7 +74,7 @@ def _open_rows(work: WindowWork) -> DataFrame:
 def _difference(work: WindowWork) -> DataFrame:
     """Return a snapshot as changes of what is open: all of that goes, and all of the snapshot comes."""
     goes = _open_rows(work).select(
-        *map(quote, work.delivery.columns),
+        *map(quote, work.columns),
         f.lit(DELETE).alias(KIND),
         f.lit(work.plan.until).cast("long").alias(VERSION),
     )
@@ -85,7 +85,7 @@ def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
     """Give a row for each time that a row comes or goes."""
     comes, times = f.col(NET) > 0, f.sequence(f.lit(1).cast("long"), f.abs(NET))
     return counted.withColumn(_PLACE, f.explode(times)).select(
-        *map(quote, work.delivery.columns),
+        *map(quote, work.columns),
         *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
         f.when(comes, f.col(TIME)).alias(_FROM),
         f.when(~comes, f.col(TIME)).alias(_TO),
@@ -98,7 +98,7 @@ def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
 def _held(rows: DataFrame, work: WindowWork) -> DataFrame:
     """Give the rows that are open before the window."""
     return rows.select(
-        *map(quote, [*work.delivery.columns, *work.dropped]),
+        *map(quote, [*work.columns, *work.dropped]),
         f.col(VALID_FROM).alias(_FROM),
         f.lit(None).cast("timestamp").alias(_TO),
         f.lit(True).alias(_WAS),  # noqa: FBT003  # a value of a column
@@ -113,7 +113,7 @@ def _ops_of_states(events: DataFrame, work: WindowWork, by: Sequence[str]) -> Da
     Where an open row of a key is closed, all open rows of the key go, and those that stay come again:
     equal rows cannot be told apart.
     """
-    columns = list(map(quote, work.delivery.columns))
+    columns = list(map(quote, work.columns))
     side = Window.partitionBy(*columns, _COMES).orderBy(_AT, _FROM)
     places = events.repartition(*map(quote, by)).withColumn(_PLACE, f.row_number().over(side))
     states = places.groupBy(*columns, _PLACE).agg(

@@ -103,7 +103,7 @@ class _WindowCommitter(Committer[WindowWork, int]):
         check_owner(found, stream, self._mode)
         resume_feed(spark, ref, found)
         work = WindowWork(
-            delivery=delivery,
+            **vars(delivery),
             mode=self._mode,
             wanted=self._wanted,
             ref=ref,
@@ -120,7 +120,7 @@ class _WindowCommitter(Committer[WindowWork, int]):
         work = before
         if changed_keys(work) is not None:  # nothing is said of keys until the window is there
             keep_keys(work.spark, work.ref.sql, work.found.properties, Keys())
-        stated = work.delivery.stated_rows
+        stated = work.stated_rows
         folds = self._mode != "changes" and stated is not None
         small = folds and is_small(stated or 0, work.found.bytes)
         with configured(work.spark, {}, SMALL_COMMIT if small else {}):
