@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.report import ConsumersReport, ConsumerStatus
-from mirrorlib.delta.address import find_feed_table
+from mirrorlib.delta.address import find_feed_table, find_table_at
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import LOG_RETENTION
 from mirrorlib.delta.trouble import as_mirror_error
@@ -237,9 +237,7 @@ def _commits_of(place: Target, table: str, spark: SparkSession | None) -> Commit
     """Look at a table's log."""
     address = table_address(place, parse_name(table))
     if place.catalog is None:
-        commits = Commits(open_store(address), table)
-        commits.check()
-        return commits
+        return find_table_at(address, shown=table).commits
     if spark is None:
         msg = "a table of a catalog cannot be found without Spark"
         raise JournalError(msg, table=table, next_step="Give a session.")
