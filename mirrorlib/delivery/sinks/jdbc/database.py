@@ -7,7 +7,7 @@ come, written as a window's last statements, in its transaction. Errors that eve
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -209,6 +209,13 @@ def quote(name: str) -> str:
 def quoted(names: Iterable[str]) -> str:
     """Quote names for a list."""
     return ", ".join(map(quote, names))
+
+
+def create(what: str, types: Mapping[str, str], keys: Collection[str] = (), ends: str = "") -> str:
+    """Write the statement that makes a table, "TABLE name": types by name, and a primary key, which is never NULL."""
+    columns = [f"{quote(n)} {kind}{' NOT NULL' if n in keys else ''}" for n, kind in types.items()]
+    primary = [f"PRIMARY KEY ({quoted(keys)})"] if keys else []
+    return f"CREATE {what} ({', '.join([*columns, *primary])}){ends}"
 
 
 def null_key(table: str, key: str) -> SchemaError:
