@@ -43,10 +43,25 @@ _PLAIN_WRITER_FEATURES = {
 
 
 def fold_few(work: WindowWork) -> pa.Table | None:
-    """Fold a window's changes by key in this process, where they are few."""
-    changes = _collect(work)
-    upto = work.upto if work.overlaps else -1
-    return None if changes is None else _fold(changes, work.keys, upto)
+    """Fold a window's changes by key here, where they are few, and Arrow carries their values as they are."""
+    stated, frame = work.stated_rows, work.frame
+    fields = frame.schema.fields
+    columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
+    kinds = {one.name: one.type for one in columns}
+    if (
+        work.stream.net  # the first row of net changes costs as much as all of them
+        or stated is None
+        or spark_generation() < ARROW_FRAMES
+        or stated > WINDOW_ROWS
+        or len(columns) < len(fields)
+        or not all(any(is_kind(kinds[key]) for is_kind in _KEYS) for key in work.keys)
+    ):
+        return None
+    collected = work.collected
+    rows = frame.toArrow() if collected is None else collected
+    if len(rows) > WINDOW_ROWS or rows.nbytes > WINDOW_BYTES:
+        return None
+    return _fold(rows, work.keys, work.upto if work.overlaps else -1)
 
 
 def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
@@ -76,26 +91,6 @@ def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     whole = to_frame(work.spark, pa.concat_tables([kept, puts]), work.schema).coalesce(1)
     overwrite_rows(work.ref, whole, mark, schema=False)
     return True
-
-
-def _collect(work: WindowWork) -> pa.Table | None:
-    """Take the window's rows, where they are few, and Arrow carries their values as they are."""
-    stated, frame = work.stated_rows, work.frame
-    fields = frame.schema.fields
-    columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
-    kinds = {one.name: one.type for one in columns}
-    if (
-        work.stream.net  # the first row of net changes costs as much as all of them
-        or stated is None
-        or spark_generation() < ARROW_FRAMES
-        or stated > WINDOW_ROWS
-        or len(columns) < len(fields)
-        or not all(any(is_kind(kinds[key]) for is_kind in _KEYS) for key in work.keys)
-    ):
-        return None
-    collected = work.collected
-    rows = frame.toArrow() if collected is None else collected
-    return rows if len(rows) <= WINDOW_ROWS and rows.nbytes <= WINDOW_BYTES else None
 
 
 def _fold(rows: pa.Table, keys: Sequence[str], upto: int) -> pa.Table:
