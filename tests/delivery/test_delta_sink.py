@@ -986,7 +986,7 @@ def test_tables_of_a_catalog(spark: SparkSession, tmp_path: Path) -> None:
 
 def let_none_be_few(patch: pytest.MonkeyPatch) -> None:
     """Let every window go the way of those that have many rows."""
-    for module in ("mirrorlib.feed.files.small_window", "mirrorlib.delivery.sinks.delta.rewrite"):
+    for module in ("mirrorlib.feed.files.direct", "mirrorlib.delivery.sinks.delta.rewrite"):
         patch.setattr(f"{module}.WINDOW_ROWS", -1)
 
 

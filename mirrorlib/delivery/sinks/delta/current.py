@@ -28,7 +28,7 @@ from mirrorlib.delivery.sinks.delta.merge import (
 from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.table import read_table
-from mirrorlib.feed.files.small_window import to_frame
+from mirrorlib.feed.files.direct import to_frame
 from mirrorlib.feed.net import last_states
 from mirrorlib.identifiers import quote
 

@@ -25,8 +25,7 @@ from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import read_checksum
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
-from mirrorlib.feed.files.direct import PLAIN_NAME
-from mirrorlib.feed.files.small_window import WINDOW_BYTES, WINDOW_ROWS, read_file, to_frame
+from mirrorlib.feed.files.direct import PLAIN_NAME, WINDOW_BYTES, WINDOW_ROWS, read_file, to_frame
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
 from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
