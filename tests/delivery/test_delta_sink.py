@@ -358,7 +358,7 @@ def test_interrupted_anywhere_each_window_counts_once(
     receivers = [Receiver(source, mode) for mode in MODES]
     first, log = source.newest, receivers[0]
     with monkeypatch.context() as patch:
-        patch.setattr(sink, "create_table", crash_after(sink.create_table))
+        patch.setattr(sink, "_create_table", crash_after(sink._create_table))
         side_by_side(crash, receivers)
     with monkeypatch.context() as patch:
         patch.setattr(sink, "prove_window", crash_after(sink.prove_window))
