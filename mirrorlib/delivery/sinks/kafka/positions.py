@@ -16,18 +16,14 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster, client_conf
 from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
 from mirrorlib.events import pick
 from mirrorlib.journal.streams import Stream, WindowPlan
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
 
 _AT_ONCE = 500  # messages
 _POLL = 0.02  # seconds
