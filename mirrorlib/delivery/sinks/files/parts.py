@@ -27,6 +27,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delta.sessions import configured
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import VERSION, place_of_kind
@@ -51,19 +52,16 @@ _CONF = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
 }
 _TEXT = {
+    **JSON_OPTIONS,  # moments in CSV are those of JSON
     "compression": "none",  # whatever the cluster's default is, the name says nothing of it
     "encoding": "UTF-8",
     "lineSep": "\n",
-    "timeZone": "UTC",
     "dateFormat": "yyyy-MM-dd",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-_WRITERS: Mapping[
-    FileFormat, tuple[str, Mapping[str, str]]
-] = {  # Spark's name of each, and its options
+# Spark's name of each, and its options.
+_WRITERS: Mapping[FileFormat, tuple[str, Mapping[str, str]]] = {
     "parquet": ("parquet", {}),
-    "jsonl": ("json", {**_TEXT, "ignoreNullFields": "false"}),
+    "jsonl": ("json", _TEXT),
     "csv": (
         "csv",
         {
