@@ -1,7 +1,7 @@
 """Say which consumers a target has and how far each has come; let them go, or begin again elsewhere.
 
-In: a target. Out: `ConsumersReport`, from the registry and the tables' logs. Spark is needed only
-to find tables of a catalog.
+In: a target. Out: `ConsumersReport`, from the registry and the tables' logs. A log is the table's own: it forgets what
+is older than it keeps, whoever has still to read it. Spark is needed only to find tables of a catalog.
 """
 
 from __future__ import annotations
@@ -9,13 +9,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mirrorlib.delivery.compare import commits_of, compare
 from mirrorlib.delivery.report import ConsumersReport, ConsumerStatus
+from mirrorlib.delta.address import find_feed_table, find_table_at
+from mirrorlib.delta.commits import Commits
+from mirrorlib.delta.properties import LOG_RETENTION
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import JournalError
+from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.events import pick
+from mirrorlib.feed.declared_keys import table_address
+from mirrorlib.feed.proof import may_leave_log
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.leases import hold_stream, holder_of
 from mirrorlib.journal.registry import Registry, registries
@@ -121,7 +126,7 @@ def _beginning(
     place: Target, registry: Registry, to: Start, spark: SparkSession | None
 ) -> dict[str, int | str | None]:
     """Settle where a stream begins, and see that it can be read from there."""
-    commits = commits_of(place, registry.table, spark)
+    commits = _commits_of(place, registry.table, spark)
     start_at = commits.newest if to == "now" else to if isinstance(to, int) else None
     if start_at is not None:
         open_window(commits, start_at, None)
@@ -168,9 +173,83 @@ def _status(
         windows=0 if entry is None else entry.plan.number - (entry.done is None),
         last=entry.done.finished_at if entry is not None and entry.done is not None else None,
     )
-    status = compare(place, registry, status, table_id_of(stream, entry), spark)
+    status = _compare(place, registry, status, table_id_of(stream, entry), spark)
     if said.get("state") == "failed" and status.health in {"behind", "expiring"}:
         reason = " ".join(filter(None, (str(said.get("reason", "")), status.reason)))
         status = replace(status, health="failed", reason=reason)
     holder = holder_of(registry)
     return replace(status, holder=holder, health="delivering") if holder else status
+
+
+def _compare(
+    place: Target,
+    registry: Registry,
+    status: ConsumerStatus,
+    table_id: str,
+    spark: SparkSession | None,
+) -> ConsumerStatus:
+    """Compare the position that a status tells with the table's log; say what came of it."""
+    try:
+        commits = _commits_of(place, registry.table, spark)
+    except MirrorError as exc:
+        return replace(status, health="unknown", reason=str(exc))
+    status = replace(status, newest=commits.newest)
+    try:
+        return _compare_with(commits, registry, status, table_id)
+    except MirrorError as exc:
+        return replace(status, health="failed", reason=str(exc))
+
+
+def _compare_with(
+    commits: Commits, registry: Registry, status: ConsumerStatus, table_id: str
+) -> ConsumerStatus:
+    newest, position = commits.newest, status.position
+    if position is None:
+        return replace(status, health="behind")
+    if commits.metadata_at(newest).id != table_id or position > newest:
+        reason = f"{registry.table}: the table was made anew."
+        return replace(status, health="expired", reason=reason)
+    if position == newest:
+        return replace(status, health="current", versions=0, seconds=0.0, rows=0)
+    first = max(position + 1, commits.first)
+    unread = [commits.read(version).rows for version in range(first, newest + 1)]
+    status = replace(
+        status,
+        health="behind",
+        versions=newest - position,
+        seconds=max(0.0, (datetime.now(UTC) - commits.committed_at(first)).total_seconds()),
+        rows=None if None in unread else sum(rows or 0 for rows in unread),
+    )
+    try:
+        open_window(commits, position, None)
+    except MirrorError as exc:
+        return replace(status, health="expired", reason=str(exc))
+    try:
+        loss = tell_horizon(commits, registry, position)
+    except MirrorError as exc:
+        return replace(status, reason=str(exc))
+    return (
+        replace(status, health="expiring", reason=f"{loss}. Let it catch up.") if loss else status
+    )
+
+
+def _commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits:
+    """Look at a table's log."""
+    address = table_address(place, parse_name(table))
+    if place.catalog is None:
+        return find_table_at(address, shown=table).commits
+    if spark is None:
+        msg = "a table of a catalog cannot be found without Spark"
+        raise JournalError(msg, table=table, next_step="Give a session.")
+    return find_feed_table(spark, address, shown=table).commits
+
+
+def tell_horizon(commits: Commits, registry: Registry, position: int) -> str:
+    """Say from when on the log may lack what a consumer has still to read; "" while that is far."""
+    leaves = may_leave_log(commits, position)
+    if leaves is None:
+        return ""
+    return (
+        f"{registry.table}: consumer {registry.consumer} has read up to version {position}, and version {position + 1} "
+        f"may leave the log from {leaves:%Y-%m-%d %H:%M} UTC on, unless {LOG_RETENTION} is raised"
+    )

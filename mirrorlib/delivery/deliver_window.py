@@ -13,7 +13,7 @@ from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.stream_job import StreamJob, begin_anew, check_table
 from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
 from mirrorlib.events import emit, pick
-from mirrorlib.feed.files.small_window import read_small_window, to_frame
+from mirrorlib.feed.files.direct import read_small_window, to_frame
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
 from mirrorlib.feed.schemas import physical_names, renewed_columns

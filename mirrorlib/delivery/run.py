@@ -106,7 +106,11 @@ def export_tables(
         observe=observe or unobserved,
         stop=stop or (lambda: False),
     )
-    return _export_all(run, tables, parallelism, began)
+    found = _chosen(run, [tables] if isinstance(tables, str) else tables)
+    open_state(run.state)
+    reports = side_by_side(lambda table: _export_one(run, *table), found, parallelism)
+    seconds = round(time.perf_counter() - began, 3)
+    return ExportReport(consumer=consumer, to=shown, tables=reports, seconds=seconds)
 
 
 def _receiver(
@@ -119,16 +123,6 @@ def _receiver(
     sink, chosen = open_sink(to, mode)
     check_net(chosen, net=net)
     return sink, shown_url(to), chosen
-
-
-def _export_all(
-    run: Run, tables: Sequence[str], parallelism: int | None, began: float
-) -> ExportReport:
-    found = _chosen(run, [tables] if isinstance(tables, str) else tables)
-    open_state(run.state)
-    reports = side_by_side(lambda table: _export_one(run, *table), found, parallelism)
-    seconds = round(time.perf_counter() - began, 3)
-    return ExportReport(consumer=run.consumer, to=run.to, tables=reports, seconds=seconds)
 
 
 def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:

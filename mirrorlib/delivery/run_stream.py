@@ -113,8 +113,6 @@ def _planned(job: StreamJob, stream: Stream, entry: WindowEntry | None) -> Windo
     """Take up the window that is planned and not delivered, or plan the next; None when there is nothing more."""
     if entry is not None and entry.done is None:
         return entry.plan
-    if entry is not None and _is_current(job, entry):
-        return None
     plan = _next(job, stream, entry)
     if plan is None:
         return None

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import columns_of
 from mirrorlib.identifiers import find_name
-from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
+from mirrorlib.journal.streams import Stream, WindowPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,21 +73,8 @@ class Delivery:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Name the key columns as the source spells them.
-
-        Raises:
-            SchemaError: a key is no column.
-
-        """
-        columns, table = self.columns, self.stream.table
-        for key in self.plan.keys:
-            if find_name(columns, key) is None:
-                msg = "the key is no column of the source"
-                step = (
-                    f"Name its key columns, or none ({KEY_OPTIONS}); the window was planned with these, so begin anew: "
-                    f"{snapshot_command(self.stream.consumer)}"
-                )
-                raise SchemaError(msg, table=table, column=key, next_step=step)
+        """Name the key columns as the source spells them; a window is not planned by what is no column."""
+        columns = self.columns
         return tuple(find_name(columns, key) or key for key in self.plan.keys)
 
     @property

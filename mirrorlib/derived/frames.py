@@ -103,7 +103,7 @@ def _with_signs(rows: DataFrame) -> DataFrame:
     if not floats:
         return rows
     texts = [f.col(quote(name)).cast("string") for name in floats]
-    return rows.withColumn(Helpers.beside(rows.columns).sign, f.array(*texts))
+    return rows.withColumn(Helpers(rows.columns).sign, f.array(*texts))
 
 
 def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]]) -> DataFrame:

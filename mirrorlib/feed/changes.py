@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
     from pyspark.sql.types import DataType
 
-_ORDER = {net.DELETE: 0, net.PRE: 1, net.POST: 2, net.INSERT: 3}
 _ARROW = "→"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
@@ -94,15 +93,14 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     from pyspark.sql import functions as f
 
     columns = net.columns_of(frame)
-    place = net.Helpers.beside(columns).place
+    place = net.Helpers(columns).place
     images = Window.partitionBy(net.VERSION, *map(quote, keys), net.KIND)
     nth = f.row_number().over(images.orderBy(*net.orderable(frame, columns)))
-    kinds = f.create_map(*[f.lit(value) for pair in _ORDER.items() for value in pair])
     # As a number: a timestamp is given in the zone of this process, and without saying so.
     places = {net.TIME: f.unix_micros(net.TIME), place: nth if keys else f.lit(1)}
     numbered = frame.withColumns(places)
     order = [net.VERSION, *map(quote, keys), place]
-    rows = numbered.orderBy(*order, kinds[f.col(net.KIND)]).limit(2 * (limit + 1)).collect()
+    rows = numbered.orderBy(*order, net.place_of_kind()).limit(2 * (limit + 1)).collect()
     types = {name: frame.schema[name].dataType for name in columns}
     found = list(_pair(rows, types, keys, place))
     return Changes(table, tuple(found[:limit]), tuple(keys), len(found) > limit)
@@ -117,7 +115,7 @@ def _pair(
         return (row[net.VERSION], *(_plain(row[key], types[key]) for key in keys), row[place])
 
     for _, members in groupby(rows, key=group):
-        images: dict[str, list[Row]] = {kind: [] for kind in _ORDER}
+        images: dict[str, list[Row]] = {kind: [] for kind in net.ORDER}
         for row in members:
             images[row[net.KIND]].append(row)
         yield from (_change(net.DELETE, row, None, types) for row in images[net.DELETE])

@@ -12,7 +12,6 @@ Copies by key ask for less, the last state of each: `last_states`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
@@ -28,36 +27,33 @@ KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 FEED_COLUMNS = (KIND, VERSION, TIME)
 _INCOMPARABLE = frozenset({"map", "variant", "geography", "geometry"})
 INSERT, DELETE, PRE, POST = "insert", "delete", "update_preimage", "update_postimage"
+# Of a key in one version: what is taken away is before what is added, and an image meets the other one of its update.
+ORDER = {PRE: 0, DELETE: 1, POST: 2, INSERT: 3}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Helpers:
-    """Names of columns that are only there while changes are told, and are no column of the table."""
+    """Names of columns that are only there while changes are told, and are no column of the table: each attribute."""
 
-    sign: str
-    bits: str
-    net: str
-    times: str
-    left: str
-    place: str
-    pairs: str
-    before: str
-    after: str
-    first: str
-
-    @staticmethod
-    def beside(columns: Sequence[str]) -> Helpers:
-        """Choose names that no column has."""
+    def __init__(self, columns: Sequence[str]) -> None:
         taken = [fold_name(name) for name in columns]
-        prefix = "_mirror_"
-        while any(name.startswith(prefix) for name in taken):
-            prefix += "_"
-        return Helpers(**{one.name: prefix + one.name for one in fields(Helpers)})
+        self._prefix = "_mirror_"
+        while any(name.startswith(self._prefix) for name in taken):
+            self._prefix += "_"
+
+    def __getattr__(self, name: str) -> str:
+        return self._prefix + name
 
 
 def columns_of(frame: DataFrame) -> list[str]:
     """Name a feed's own columns, without those that tell the change."""
     return [name for name in frame.columns if name not in FEED_COLUMNS]
+
+
+def place_of_kind() -> Column:
+    """Return the place in `ORDER` of what a row tells."""
+    from pyspark.sql import functions as f
+
+    return f.create_map(*[f.lit(value) for pair in ORDER.items() for value in pair])[f.col(KIND)]
 
 
 def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
@@ -68,7 +64,7 @@ def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
     from pyspark.sql import functions as f
 
     columns = columns_of(frame)
-    helpers = Helpers.beside(columns)
+    helpers = Helpers(columns)
     refuse_incomparable(frame, columns, table, "so net changes cannot be told")
     rows = frame.repartition(*map(quote, keys or columns))
     if keys:
@@ -156,7 +152,7 @@ def last_states(frame: DataFrame, keys: Sequence[str], upto: int = -1) -> DataFr
     from pyspark.sql import functions as f
 
     columns = columns_of(frame)
-    helpers = Helpers.beside(columns)
+    helpers = Helpers(columns)
     change = f.col(helpers.sign)
     # In a version, what goes is first.
     order = Window.partitionBy(*map(quote, keys)).orderBy(VERSION, helpers.sign)
@@ -184,7 +180,7 @@ def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as f
 
     columns = columns_of(frame)
-    helpers = Helpers.beside(columns)
+    helpers = Helpers(columns)
     images = frame.where(f.col(KIND).isin(PRE, POST))
     others = frame.where(~f.col(KIND).isin(PRE, POST))
     rows = others.withColumn(helpers.sign, sign())

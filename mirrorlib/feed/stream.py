@@ -21,7 +21,7 @@ from mirrorlib.feed.read import declare_grouping
 from mirrorlib.feed.schemas import widens
 from mirrorlib.feed.window import Bound, Window, open_window
 from mirrorlib.keys.tags import untag
-from mirrorlib.store import PathOrUrl, Store, open_store
+from mirrorlib.store import PathOrUrl, Store, contents, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -157,8 +157,8 @@ def _go_on(table: FeedTable, checkpoint: PathOrUrl) -> tuple[int, int | None] | 
 
 
 def _batches(store: Store, folder: str) -> set[int]:
-    found = store.list_folder(folder)
-    return {int(file.name) for file in found.files if file.name.isdecimal()} if found else set()
+    files = contents(store, folder).files
+    return {int(file.name) for file in files if file.name.isdecimal()}
 
 
 def _offset(store: Store, batch: int, table: FeedTable) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from mirrorlib.journal.plan_log import (
     numbered,
 )
 from mirrorlib.names import TableName
-from mirrorlib.store import Store, has_no_put_new
+from mirrorlib.store import Store, contents, has_no_put_new
 
 STATE_FILE = "state.json"
 _FOLDER = "journal"
@@ -100,8 +100,8 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
 
     def moves(self, life: Life) -> tuple[tuple[str, str], ...]:
         """Return from where to where a plain folder's files have moved, in no order."""
-        listed = self.state.list_folder(f"{self.folder}/moves/{life.ordinal:06d}")
-        records = [self._values.json(file.path) for file in (listed.files if listed else ())]
+        moves = contents(self.state, f"{self.folder}/moves/{life.ordinal:06d}")
+        records = [self._values.json(file.path) for file in moves.files]
         return tuple((str(one.get("from")), str(one.get("to"))) for one in records)
 
     def write_gone(self, life: Life) -> None:
@@ -136,9 +136,8 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
 
 def find_journals(state: Store) -> dict[TableName, Journal]:
     """Find the journals of a state folder, by their tables in order; a folder that is called like none is nobody's."""
-    listed = state.list_folder(_FOLDER)
     names = list[TableName]()
-    for segment in listed.folders if listed else ():
+    for segment in contents(state, _FOLDER).folders:
         with contextlib.suppress(TableNameError):
             names.append(TableName.from_segment(segment))
     return {name: Journal(state, name) for name in sorted(names, key=str)}

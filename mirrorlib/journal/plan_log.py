@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from mirrorlib.errors import JournalError
-from mirrorlib.store import Store
+from mirrorlib.store import Store, contents
 
 FORMAT = 1
 LAST = 10**12 - 1  # numbers count down from it, as names sort up
@@ -71,8 +71,8 @@ class Values:
 
     def numbered(self, folder: str) -> dict[int, str]:
         """Find the files of a folder that are called by a number, `000001.json`, in order; others are nobody's."""
-        listed = self.state.list_folder(folder)
-        found = [(file.name.removesuffix(".json"), file) for file in listed.files] if listed else []
+        files = contents(self.state, folder).files
+        found = [(file.name.removesuffix(".json"), file) for file in files]
         numbers = [(int(stem), one) for stem, one in found if stem.isdecimal()]
         return {number: one.path for number, one in numbers if one.name == f"{number:06d}.json"}
 

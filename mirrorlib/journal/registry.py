@@ -28,7 +28,7 @@ from mirrorlib.journal.entries import now
 from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import TableName, refuse_uncarriable
-from mirrorlib.store import Store
+from mirrorlib.store import Store, contents
 
 FOLDER = "consumers"
 LEASE = "lease"
@@ -102,8 +102,7 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
             self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(record))
         self.state.delete_folder(f"{self.folder}/streams")
         self.forget_scratch()
-        listed = self.state.list_folder(self.folder)
-        for name in listed.folders if listed else ():
+        for name in contents(self.state, self.folder).folders:
             if name != LEASE:
                 self.state.delete_folder(f"{self.folder}/{name}")
         self.forget_status()
@@ -128,12 +127,11 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
 
 def registries(state: Store, consumer: str | None = None) -> list[Registry]:
     """Find every stream that is registered in a state folder, or those of one consumer."""
-    listed = state.list_folder(FOLDER) if consumer is None else None
-    names = listed.folders if listed else ()
+    one = () if consumer is None else (TableName(None, consumer).segment,)
     found = []
-    for name in names if consumer is None else [TableName(None, consumer).segment]:
-        shown, tables = TableName.from_segment(name).table, state.list_folder(f"{FOLDER}/{name}")
-        for table in tables.folders if tables else ():
+    for name in one or contents(state, FOLDER).folders:
+        for table in contents(state, f"{FOLDER}/{name}").folders:
+            shown = TableName.from_segment(name).table
             registry = Registry(state, shown, TableName.from_segment(table))
             if registry.streams():
                 found.append(registry)

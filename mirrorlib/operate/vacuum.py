@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mirrorlib.delivery.compare import tell_horizon
+from mirrorlib.delivery.consumers import tell_horizon
 from mirrorlib.delta.actions import FeedCommit
 from mirrorlib.delta.address import FeedTable, find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits

@@ -11,7 +11,7 @@ from __future__ import annotations
 from mirrorlib.store.local import LocalStore
 from mirrorlib.store.objects import ObjectStore
 from mirrorlib.store.open import PathOrUrl, copy_file, lend_azure_token, open_store
-from mirrorlib.store.protocol import Folder, LentFile, Store, StoredFile, has_no_put_new
+from mirrorlib.store.protocol import Folder, LentFile, Store, StoredFile, contents, has_no_put_new
 
 __all__ = [
     "Folder",
@@ -21,6 +21,7 @@ __all__ = [
     "PathOrUrl",
     "Store",
     "StoredFile",
+    "contents",
     "copy_file",
     "has_no_put_new",
     "lend_azure_token",

@@ -138,6 +138,11 @@ class Store(Protocol):
         """Return what Spark has to be told to read the same file or folder."""
 
 
+def contents(store: Store, folder: str) -> Folder:
+    """List one level, sorted by name; a folder that is not there is an empty one."""
+    return store.list_folder(folder) or Folder(folders=(), files=())
+
+
 @contextlib.contextmanager
 def translated(verb: str, place: object) -> Iterator[None]:
     """Turn what a store raises into one kind of error that names the place."""

@@ -16,8 +16,7 @@ from pyspark.sql.types import StructType
 
 from mirrorlib.delta.address import FeedTable, find_table_at
 from mirrorlib.errors import FeedError, FeedExpiredError, ParameterError
-from mirrorlib.feed.files.direct import change_files, columns_of_window
-from mirrorlib.feed.files.small_window import read_file, tell_commit
+from mirrorlib.feed.files.direct import change_files, columns_of_window, read_file, tell_commit
 from mirrorlib.feed.read import feed_schema
 from mirrorlib.feed.stream import ANEW
 from mirrorlib.feed.window import NOTHING, Bound, open_window, settle_bound

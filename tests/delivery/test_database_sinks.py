@@ -29,9 +29,9 @@ import mirrorlib
 from delivery.postgres import PASSWORD, Cluster, running_cluster
 from little import child_environment
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.jdbc import open_sink
 from mirrorlib.delivery.sinks.jdbc.kinds import kind_of, widens
 from mirrorlib.delivery.sinks.jdbc.postgres import PostgresSession
+from mirrorlib.delivery.sinks.jdbc.sink import open_sink
 from mirrorlib.delivery.sinks.jdbc.sqlite import SqliteSession
 from mirrorlib.errors import (
     FeedError,
@@ -588,7 +588,7 @@ def test_an_unheard_commit_is_found_by_the_next_run(
 CHILD = """
 import os, pickle, signal, sys
 task = pickle.load(open(sys.argv[1], "rb"))
-from mirrorlib.delivery.sinks.jdbc import open_sink
+from mirrorlib.delivery.sinks.jdbc.sink import open_sink
 from mirrorlib.delivery.sinks.jdbc.postgres import PostgresSession
 from mirrorlib.delivery.sinks.jdbc.sqlite import SqliteSession
 

@@ -21,7 +21,8 @@ from computes import said_by
 from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
-from mirrorlib.delivery.sinks.delta import merge, open_sink, rewrite, sink
+from mirrorlib.delivery.sinks.delta import merge, rewrite, sink
+from mirrorlib.delivery.sinks.delta.sink import open_sink
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.journal import registry
@@ -357,7 +358,7 @@ def test_interrupted_anywhere_each_window_counts_once(
     receivers = [Receiver(source, mode) for mode in MODES]
     first, log = source.newest, receivers[0]
     with monkeypatch.context() as patch:
-        patch.setattr(sink, "create_table", crash_after(sink.create_table))
+        patch.setattr(sink, "_create_table", crash_after(sink._create_table))
         side_by_side(crash, receivers)
     with monkeypatch.context() as patch:
         patch.setattr(sink, "prove_window", crash_after(sink.prove_window))
@@ -985,7 +986,7 @@ def test_tables_of_a_catalog(spark: SparkSession, tmp_path: Path) -> None:
 
 def let_none_be_few(patch: pytest.MonkeyPatch) -> None:
     """Let every window go the way of those that have many rows."""
-    for module in ("mirrorlib.feed.files.small_window", "mirrorlib.delivery.sinks.delta.rewrite"):
+    for module in ("mirrorlib.feed.files.direct", "mirrorlib.delivery.sinks.delta.rewrite"):
         patch.setattr(f"{module}.WINDOW_ROWS", -1)
 
 

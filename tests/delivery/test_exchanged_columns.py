@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -144,11 +145,14 @@ def test_what_a_name_stands_for_is_told_at_any_depth() -> None:
     assert {"S": "p1", "`S`.elementType.`a`": "p3", "x.y": "p2"} == found
     bare = {"type": "struct", "fields": [{"name": "N", "type": "long", "metadata": {}}]}
     assert {"N": "n"} == physical_names(Metadata(id="T", schema=bare, properties={}))
-    check_physical({}, found, "t", "step", {})
-    check_physical({"s": "p1", "gone": "p0"}, {**found, "new": "p0"}, "t", "step", {})
+    delivery: Any = SimpleNamespace(mapped=True, renewed={}, stream=SimpleNamespace(table="t"))
+    check_physical(delivery, {}, found, "step")
+    check_physical(delivery, {"s": "p1", "gone": "p0"}, {**found, "new": "p0"}, "step")
+    delivery.renewed = {"p0": "p2"}
     with pytest.raises(SchemaError, match=f"t: column S: {OTHER}.*found p1, was p0"):
-        check_physical({"s": "p0"}, found, "t", "step", {"p0": "p2"})
-    check_physical({"s": "p0"}, found, "t", "step", {"p0": "p1"})
+        check_physical(delivery, {"s": "p0"}, found, "step")
+    delivery.renewed = {"p0": "p1"}
+    check_physical(delivery, {"s": "p0"}, found, "step")
 
 
 def test_whole_numbers_are_widened_to_wider_ones_alone() -> None:

@@ -21,7 +21,8 @@ import pytest
 
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.files import FilesSink, parts
+from mirrorlib.delivery.sinks.files import parts
+from mirrorlib.delivery.sinks.files.sink import FilesSink
 from mirrorlib.delivery.sinks.open import open_sink
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import (

@@ -23,8 +23,7 @@ import mirrorlib
 from feeds import COLUMNS, FEED, NULLS, ROW, Table
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.columns import to_columns
-from mirrorlib.feed.files.direct import change_files
-from mirrorlib.feed.files.small_window import read_small_window, to_frame
+from mirrorlib.feed.files.direct import change_files, read_small_window, to_frame
 from mirrorlib.feed.files.unique_keys import find_repeated
 from mirrorlib.feed.read import feed_schema
 from mirrorlib.feed.window import open_window

@@ -44,9 +44,7 @@ def check_disjoint(to: str, target: str | None) -> None:
 
 def check_no_table(store: Store, folder: str, table: str) -> None:
     """See that the folder of a receiver's store where a table is delivered to is none of a Delta table, nor in one."""
-    steps = folder.split("/")
-    for depth in range(len(steps), 0, -1):
-        there = "/".join(steps[:depth])
+    for there in _folders_above(folder):
         if store.first_names(f"{there}/{LOG}", 1):
             _refuse(f"{store.url}/{there}", table)
 

@@ -1,6 +1,7 @@
 """Choose a receiver by what a caller says: `delta:PATH`, `files:URL`, `zone:URL`, `jdbc:…` or `kafka://…`.
 
-In: a URL, and a mode where there are several. Out: a `Sink`, and the URL as it may be shown.
+In: a URL, and a mode where there are several. Out: a `Sink`, and the URL as it may be shown. A receiver's module is
+imported when one is opened, so it may import Spark at its head.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from mirrorlib.delivery.sink import Sink
 from mirrorlib.errors import LandingZoneError
 
 _KINDS = {  # what a URL begins with, the module that receives, and its modes: the first is the default
-    "delta": ("mirrorlib.delivery.sinks.delta", ("changes", "current", "scd2")),
-    "files": ("mirrorlib.delivery.sinks.files", ("changes",)),
-    "zone": ("mirrorlib.delivery.sinks.zone", ("changes",)),
-    "jdbc": ("mirrorlib.delivery.sinks.jdbc", ("current",)),
+    "delta": ("mirrorlib.delivery.sinks.delta.sink", ("changes", "current", "scd2")),
+    "files": ("mirrorlib.delivery.sinks.files.sink", ("changes",)),
+    "zone": ("mirrorlib.delivery.sinks.zone.sink", ("changes",)),
+    "jdbc": ("mirrorlib.delivery.sinks.jdbc.sink", ("current",)),
     "kafka": ("mirrorlib.delivery.sinks.kafka", ("changes",)),
 }
 _SECRET = re.compile(

@@ -24,8 +24,7 @@ from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
 from mirrorlib.feed import net
-from mirrorlib.feed.files.direct import change_files, columns_of_window
-from mirrorlib.feed.files.small_window import read_file, to_frame
+from mirrorlib.feed.files.direct import change_files, columns_of_window, read_file, to_frame
 from mirrorlib.feed.owners import stays_one_row
 from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import quote
@@ -34,9 +33,8 @@ from mirrorlib.landing.types import INSTANT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Within a version; what came is 2 or more.
-_ORDER = {net.DELETE: 0, net.PRE: 1, net.INSERT: 2, net.POST: 3}
-_BITS = 2  # that say which of them; a place is a version and these
+_CAME = net.ORDER[net.POST]  # of what is added, the first
+_BITS = 2  # that say what a row tells, see `net.ORDER`; a place is a version and these
 _KINDS = (1 << _BITS) - 1
 _NOWHERE = -1  # the place of what an update that changes nothing took and gave
 _FIRST, _LAST, _PLACE, _ROW = "_mirror_first", "_mirror_last", "_mirror_place", "_mirror_row"
@@ -94,14 +92,11 @@ def _ends_of(frame: DataFrame, repeated: pa.Table, keys: Sequence[str]) -> DataF
         else f.col(quote(key)) == f.col(name)
         for key, name in zip(keys, names, strict=True)
     ]
-    within = f.lit(_ORDER[net.POST])
-    for one in (net.INSERT, net.PRE, net.DELETE):
-        within = f.when(f.col(net.KIND) == one, _ORDER[one]).otherwise(within)
-    place = f.shiftleft(net.VERSION, _BITS).bitwiseOR(within)
+    place = f.shiftleft(net.VERSION, _BITS).bitwiseOR(net.place_of_kind())
     rows = frame.withColumn(_AT, place).join(f.broadcast(known), same, "left")
     is_known = f.col(_FIRST).isNotNull()
     kinds = (f.col(one).bitwiseAND(_KINDS) for one in (_AT, _FIRST, _LAST))
-    went, first_went, last_went = (one < _ORDER[net.INSERT] for one in kinds)
+    went, first_went, last_went = (one < _CAME for one in kinds)
     before = (f.col(_AT) == f.col(_FIRST)) & went
     now = (f.col(_AT) == f.col(_LAST)) & ~went
     image = f.when(went, net.PRE).otherwise(net.POST)
@@ -149,7 +144,7 @@ def _read(
         if rows is None:
             raise pa.ArrowInvalid(_UNTOLD)
         rows = rows.combine_chunks()
-        within = pc.index_in(rows.column(net.KIND), value_set=pa.array(_ORDER))
+        within = pc.index_in(rows.column(net.KIND), value_set=pa.array(net.ORDER))
         if within.null_count:
             raise pa.ArrowInvalid(_UNTOLD)
         place = pc.add(within.cast(pa.int64()), file.version << _BITS)
@@ -196,10 +191,10 @@ def _ends(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     began, ended = (pc.bit_wise_and(place, _KINDS) for place in (first, last))
     values = [name for name in rows.column_names if name not in (*keys, net.KIND, _PLACE, _ROW)]
     equal = (_equal(firsts.column(name), lasts.column(name)) for name in values)
-    there = pc.and_(pc.less(began, _ORDER[net.INSERT]), pc.greater_equal(ended, _ORDER[net.INSERT]))
+    there = pc.and_(pc.less(began, _CAME), pc.greater_equal(ended, _CAME))
     nothing = reduce(pc.and_, equal, there)
     # One update, one insert or one delete is net as it is.
-    update = pc.and_(pc.equal(began, _ORDER[net.PRE]), pc.equal(ended, _ORDER[net.POST]))
+    update = pc.and_(pc.equal(began, net.ORDER[net.PRE]), pc.equal(ended, net.ORDER[net.POST]))
     version = pc.equal(pc.shift_right(first, _BITS), pc.shift_right(last, _BITS))
     is_net = pc.or_(pc.equal(first, last), pc.and_(version, update))
     found = firsts.select(keys)

@@ -17,9 +17,3 @@ that was added is NULL in rows that were there. Where the feed alone cannot tell
 a dropped and an added one, or a name stands for another column than with the window before, or a type
 does not widen in place, the window is refused and a snapshot is asked for.
 """
-
-from __future__ import annotations
-
-from mirrorlib.delivery.sinks.delta.sink import open_sink
-
-__all__ = ["open_sink"]

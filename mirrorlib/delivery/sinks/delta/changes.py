@@ -6,29 +6,24 @@ before it: `_change_type` is "reset", all else is NULL but the snapshot's versio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from mirrorlib.commit.mark import append_rows
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import fit_columns
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.feed.net import KIND, TIME, VERSION
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sinks.delta.work import WindowWork
-
-
-def log_columns(delivery: Delivery) -> StructType:
+def log_columns(delivery: Delivery) -> t.StructType:
     """Return the columns of a log: the source's, and those that tell the change; it has those of any feed."""
     return delivery.frame.schema
 
 
 def append_window(work: WindowWork) -> int | None:
     """Append a window; new columns come with it, and the commit tells how many rows it took."""
-    from pyspark.sql import functions as f
-
     work = fit_columns(work)
     plan, rows = work.plan, work.frame
     if plan.reset or (plan.kind == "snapshot" and not work.fresh):
@@ -41,7 +36,5 @@ def append_window(work: WindowWork) -> int | None:
 
 def snapshot_time(work: WindowWork) -> DataFrame:
     """Give one row: when a snapshot's version was committed, as its rows have it, or its log where there are none."""
-    from pyspark.sql import functions as f
-
     written = f.lit(work.plan.until_at).cast("timestamp")
     return work.frame.select(TIME).limit(1).agg(f.coalesce(f.max(TIME), written).alias(TIME))

@@ -7,38 +7,33 @@ that the copy has are left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from mirrorlib.commit.difference import NET, NEW, ops_of_counts
-from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.commit.stage import staged_table
-from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG
+from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.merge import (
+    merge_counts,
     merge_rows,
     new_rows,
     rows_like,
-    stage_counts,
     stage_rows,
     twice,
-    unlike,
 )
 from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.table import read_table
-from mirrorlib.feed.files.small_window import to_frame
+from mirrorlib.feed.files.direct import to_frame
 from mirrorlib.feed.net import last_states
 from mirrorlib.identifiers import quote
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sinks.delta.work import WindowWork
-
-
-def copy_columns(delivery: Delivery) -> StructType:
+def copy_columns(delivery: Delivery) -> t.StructType:
     """Return the columns of a copy: the source's; without keys refuse what cannot be compared."""
     check_columns(delivery, comparable=not delivery.keys)
     return delivery.frame.select(*map(quote, delivery.columns)).schema
@@ -50,33 +45,29 @@ def keep_copy(work: WindowWork) -> int | None:
         _replace(work)
         return None
     work = fit_columns(work)
-    return _merge_keys(work) if work.delivery.keys else _merge_counts(work)
+    return _merge_keys(work) if work.keys else _merge_counts(work)
 
 
 def _replace(work: WindowWork) -> None:
     """Let a snapshot take the place of rows and columns."""
-    from pyspark.sql import functions as f
-
-    if work.delivery.keys:
+    if work.keys:
         _check_unique(work, work.frame)
     work = fit_columns(work)
     rows = work.frame.select(
-        *[f.col(quote(name)).alias(name, metadata={}) for name in work.delivery.columns],
+        *[f.col(quote(name)).alias(name, metadata={}) for name in work.columns],
         *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
     )
     overwrite_columns(work.spark, work.ref, rows, work.mark())
 
 
 def _check_unique(work: WindowWork, rows: DataFrame) -> None:
-    if rows.groupBy(*map(quote, work.delivery.keys)).count().where("count > 1").limit(1).collect():
-        raise twice(work, work.delivery.keys)
+    if rows.groupBy(*map(quote, work.keys)).count().where("count > 1").limit(1).collect():
+        raise twice(work, work.keys)
 
 
 def _merge_keys(work: WindowWork) -> int:
     """Give each key that a window tells of its last state."""
-    from pyspark.sql import types as t
-
-    keys = work.delivery.keys
+    keys = work.keys
     if (work.last.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
         _check_unique(work, read_table(work.spark, work.ref))
     few = fold_few(work)
@@ -98,21 +89,14 @@ def _merge_counts(work: WindowWork) -> int:
 
     Equal rows go together, and those that stay come again.
     """
-    from pyspark.sql import functions as f
-
-    columns = work.delivery.columns
+    columns = work.columns
     names = [quote(name) for name in columns]
-    counted, gone = stage_counts(work, new_rows(work), columns, columns)
-    if not counted.ops:
-        mark_nothing(work.spark, work.ref, work.mark())
-        return 0
-    changes = counted.frame.select(*names, NET, f.col(NET).alias(NEW))
-    if gone is not None:
-        held = rows_like(read_table(work.spark, work.ref), gone, columns)
-        changes = changes.unionByName(held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(NEW)))
-    changed = ops_of_counts(changes, columns, exact=work.exact)
-    staged = stage_rows(work, changed, "folded", columns, (WRONG, DROP, ADD))
-    if WRONG in staged.ops:
-        raise unlike(work)
-    merge_rows(work, staged, columns)
-    return staged.rows
+
+    def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
+        rows = counted.select(*names, NET, f.col(NET).alias(NEW))
+        if gone is not None:
+            held = rows_like(read_table(work.spark, work.ref), gone, columns)
+            rows = rows.unionByName(held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(NEW)))
+        return ops_of_counts(rows, columns, exact=work.exact)
+
+    return merge_counts(work, new_rows(work), columns, columns, columns, tell)

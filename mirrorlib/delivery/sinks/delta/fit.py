@@ -9,13 +9,15 @@ given a type apart, would have to change them without any change in the feed, so
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import types as t
 
 from mirrorlib.commit.mark import Mark, append_rows
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.delta.columns import Columns, extends, holds, in_its_order, is_same, widens
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
@@ -27,11 +29,6 @@ from mirrorlib.feed.net import is_comparable
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.landing.columns import OURS
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructField
-
-    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 
 def check_columns(delivery: Delivery, *reserved: str, comparable: bool) -> None:
@@ -62,12 +59,10 @@ def fit_columns(work: WindowWork) -> WindowWork:
         return replace(work, dropped=gone if work.found.has_feed and mapped else ())
     added = [field for name, field in wanted.items() if name not in has]
     if work.plan.kind == "changes" and work.mode != "changes":
-        _check_renamed(work, wanted, [field.name for field in added], gone)
-        if work.delivery.mapped:
-            was, renewed = work.physical_before, work.delivery.renewed
-            check_physical(was, work.physical, work.stream.table, _copy_values(work), renewed)
+        _check_same_columns(work, wanted)
     both = [(has[name], field) for name, field in wanted.items() if name in has]
-    added += _change_types(work, [(old, new) for old, new in both if not _is_same(old, new)])
+    others = [(old, new) for old, new in both if not is_same(old.dataType, new.dataType)]
+    added += _change_types(work, others)
     work = replace(work, dropped=gone)
     if added:
         _add_columns(work, added)
@@ -75,36 +70,29 @@ def fit_columns(work: WindowWork) -> WindowWork:
         if target is not None:
             work = replace(work, found=target[0], schema=target[1])
     # The window's structs get the target's order of fields.
-    ordered = in_its_order(work.delivery.frame, work.schema)
-    if ordered is work.delivery.frame:
+    ordered = in_its_order(work.frame, work.schema)
+    if ordered is work.frame:
         return work
-    return replace(work, delivery=replace(work.delivery, frame=ordered, collected=None))
+    return replace(work, frame=ordered, collected=None)
 
 
-def _is_same(old: StructField, new: StructField) -> bool:
-    return is_same(old.dataType, new.dataType)
-
-
-def _copy_values(work: WindowWork) -> str:
-    return f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
-
-
-def _check_renamed(
-    work: WindowWork, wanted: Mapping[str, StructField], new: Sequence[str], gone: Sequence[str]
-) -> None:
+def _check_same_columns(work: WindowWork, wanted: Collection[str]) -> None:
     """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
+    table = work.stream.table
+    step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
     before = set((work.last.facts or {}).get("dropped", ()))
     back = [name for name in before if fold_name(name) in wanted]
-    table, step = work.stream.table, _copy_values(work)
     if back:
         msg, found = "a column that had been dropped is back", ", ".join(back)
         raise SchemaError(msg, table=table, column=back[0], found=found, next_step=step)
-    check_renamed([name for name in gone if name not in before], new, table, step)
+    was = [name for name in work.schema.names if name not in before]
+    check_renamed(was, work.wanted.names, table, step)
+    check_physical(work, work.physical_before, work.physical_after, step)
 
 
 def _change_types(
-    work: WindowWork, pairs: Sequence[tuple[StructField, StructField]]
-) -> list[StructField]:
+    work: WindowWork, pairs: Sequence[tuple[t.StructField, t.StructField]]
+) -> list[t.StructField]:
     """Widen columns; return those that get more fields."""
     wider, rewritten, nested = [], [], []
     for old, new in pairs:
@@ -136,7 +124,7 @@ def _rewrite(work: WindowWork, columns: Columns) -> None:
     overwrite_columns(work.spark, work.ref, rows, _side_mark(work, REWRITE))
 
 
-def _misfit(work: WindowWork, old: StructField, new: str, why: str = "") -> MirrorError:
+def _misfit(work: WindowWork, old: t.StructField, new: str, why: str = "") -> MirrorError:
     msg = "the source's column is of a type that the target's does not widen to"
     found = f"{old.dataType.simpleString()} in the target, {new} now" + (f": {why}" if why else "")
     step = "Give the consumer another address, or remove the table and let it begin with a snapshot"
@@ -147,10 +135,8 @@ def _misfit(work: WindowWork, old: StructField, new: str, why: str = "") -> Mirr
     return kind(msg, table=work.stream.table, column=old.name, found=found, next_step=step)
 
 
-def _add_columns(work: WindowWork, fields: Sequence[StructField]) -> None:
+def _add_columns(work: WindowWork, fields: Sequence[t.StructField]) -> None:
     """Add columns, and fields of columns, by an append of no rows: in the log mode the window's own commit does it."""
-    from pyspark.sql import types as t
-
     allow_columns(work.spark, work.ref, fields, work.found)
     if work.mode == "changes":
         return

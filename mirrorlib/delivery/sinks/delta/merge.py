@@ -8,26 +8,25 @@ key cannot be there and is, the whole commit fails, since keys do not tell the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.difference import NET
+from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.stage import stage_frame
-from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, Staged
+from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, WRONG, Staged
 from mirrorlib.delivery.sink import KEY_OPTIONS
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.columns import sized_column
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.feed.net import VERSION, count_changes
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.streams import snapshot_command
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 _TWICE = "MIRRORLIB_KEY_TWICE"
 
@@ -80,38 +79,41 @@ def stage_rows(
     work: WindowWork, frame: DataFrame, name: str, keys: Sequence[str], ops: Iterable[int]
 ) -> Staged:
     """Stage a frame with `OP`, of the values *ops*, under a name of this delivery's own; *keys* will match its rows."""
-    path = f"{work.delivery.folder}/{name}-{new_attempt()}"  # each try has its own
-    return stage_frame(work.spark, work.delivery.scratch, path, frame, keys, ops)
+    path = f"{work.folder}/{name}-{new_attempt()}"  # each try has its own
+    return stage_frame(work.spark, work.scratch, path, frame, keys, ops)
 
 
-def stage_counts(
-    work: WindowWork, rows: DataFrame, columns: Sequence[str], by: Sequence[str]
-) -> tuple[Staged, DataFrame | None]:
-    """Count how often each row of a feed comes or goes, equal in *columns*, and stage those that do not cancel out.
+def merge_counts(
+    work: WindowWork,
+    rows: DataFrame,
+    columns: Sequence[str],
+    by: Sequence[str],
+    keys: Sequence[str],
+    tell: Callable[[DataFrame, DataFrame | None], DataFrame],
+) -> int:
+    """Count how often each row of a feed comes or goes, equal in *columns*, and merge what *tell* makes of it.
 
-    Rows with `NET`, `ADD` for those that come, `DROP` for those that go; equal values of *by* lie together. And which
-    go.
+    That is given the rows that do not cancel out, with `NET`, and which of them go, None for none; it gives rows with
+    `OP`. Equal values of *by* lie together, *keys* match the target's rows. Returns how many rows it took.
     """
-    from pyspark.sql import functions as f
-
     counts = count_changes(rows.repartition(*map(quote, by)), columns, NET)
     op = f.when(f.col(NET) > 0, ADD).otherwise(DROP).cast("tinyint")
-    staged = stage_rows(work, counts.withColumn(OP, op), "counted", by, (DROP, ADD))
-    gone = staged.frame.where(f"{OP} = {DROP}") if DROP in staged.ops else None
-    return staged, gone
+    counted = stage_rows(work, counts.withColumn(OP, op), "counted", by, (DROP, ADD))
+    if not counted.ops:
+        mark_nothing(work.spark, work.ref, work.mark())
+        return 0
+    gone = counted.frame.where(f"{OP} = {DROP}") if DROP in counted.ops else None
+    staged = stage_rows(work, tell(counted.frame, gone), "folded", by, (WRONG, DROP, ADD))
+    if WRONG in staged.ops:
+        msg = "the target lacks rows that the source has removed, so it is not what the changes began with"
+        raise ForeignWriteError(msg, table=work.stream.table, next_step=work.set_right)
+    merge_rows(work, staged, keys)
+    return staged.rows
 
 
 def rows_like(rows: DataFrame, wanted: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Return those of a table's rows that equal a wanted one in some columns; NULL equals NULL."""
-    from pyspark.sql import functions as f
-
     held = {f"_mirror_{place}": f.col(quote(column)) for place, column in enumerate(columns)}
     few = wanted.select(*[column.alias(name) for name, column in held.items()]).distinct()
     equal = [column.eqNullSafe(f.col(name)) for name, column in held.items()]
     return rows.join(few, reduce(lambda one, other: one & other, equal), "left_semi")
-
-
-def unlike(work: WindowWork) -> ForeignWriteError:
-    """Say that the target lacks rows that the source has removed."""
-    msg = "the target lacks rows that the source has removed, so it is not what the changes began with"
-    return ForeignWriteError(msg, table=work.stream.table, next_step=work.set_right)

@@ -25,8 +25,7 @@ from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import read_checksum
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
-from mirrorlib.feed.files.direct import PLAIN_NAME
-from mirrorlib.feed.files.small_window import WINDOW_BYTES, WINDOW_ROWS, read_file, to_frame
+from mirrorlib.feed.files.direct import PLAIN_NAME, WINDOW_BYTES, WINDOW_ROWS, read_file, to_frame
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
 from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
@@ -43,15 +42,30 @@ _PLAIN_WRITER_FEATURES = {
 
 
 def fold_few(work: WindowWork) -> pa.Table | None:
-    """Fold a window's changes by key in this process, where they are few."""
-    changes = _collect(work)
-    upto = work.upto if work.overlaps else -1
-    return None if changes is None else _fold(changes, work.delivery.keys, upto)
+    """Fold a window's changes by key here, where they are few, and Arrow carries their values as they are."""
+    stated, frame = work.stated_rows, work.frame
+    fields = frame.schema.fields
+    columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
+    kinds = {one.name: one.type for one in columns}
+    if (
+        work.stream.net  # the first row of net changes costs as much as all of them
+        or stated is None
+        or spark_generation() < ARROW_FRAMES
+        or stated > WINDOW_ROWS
+        or len(columns) < len(fields)
+        or not all(any(is_kind(kinds[key]) for is_kind in _KEYS) for key in work.keys)
+    ):
+        return None
+    collected = work.collected
+    rows = frame.toArrow() if collected is None else collected
+    if len(rows) > WINDOW_ROWS or rows.nbytes > WINDOW_BYTES:
+        return None
+    return _fold(rows, work.keys, work.upto if work.overlaps else -1)
 
 
 def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     """Bring a small copy to the end of a window, folded by `fold_few`; say whether that was done."""
-    keys = work.delivery.keys
+    keys = work.keys
     columns = to_columns((one.name, one.dataType.simpleString()) for one in work.schema.fields)
     if len(columns) < len(work.schema.fields):
         return False
@@ -76,26 +90,6 @@ def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     whole = to_frame(work.spark, pa.concat_tables([kept, puts]), work.schema).coalesce(1)
     overwrite_rows(work.ref, whole, mark, schema=False)
     return True
-
-
-def _collect(work: WindowWork) -> pa.Table | None:
-    """Take the window's rows, where they are few, and Arrow carries their values as they are."""
-    stated, frame = work.delivery.stated_rows, work.delivery.frame
-    fields = frame.schema.fields
-    columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
-    kinds = {one.name: one.type for one in columns}
-    if (
-        work.stream.net  # the first row of net changes costs as much as all of them
-        or stated is None
-        or spark_generation() < ARROW_FRAMES
-        or stated > WINDOW_ROWS
-        or len(columns) < len(fields)
-        or not all(any(is_kind(kinds[key]) for is_kind in _KEYS) for key in work.delivery.keys)
-    ):
-        return None
-    collected = work.delivery.collected
-    rows = frame.toArrow() if collected is None else collected
-    return rows if len(rows) <= WINDOW_ROWS and rows.nbytes <= WINDOW_BYTES else None
 
 
 def _fold(rows: pa.Table, keys: Sequence[str], upto: int) -> pa.Table:
@@ -173,7 +167,7 @@ def _plain_files(checksum: Mapping[str, Any]) -> list[ChangeFile] | None:
 def _as_copied(work: WindowWork, folded: pa.Table, columns: Columns) -> pa.Table | None:
     """Give the rows that are put into the copy as it has them; None where they are of other types."""
     puts = folded.filter(pa.array([op == PUT for op in folded.column(OP).to_pylist()], pa.bool_()))
-    given = {fold_name(name): puts.column(name) for name in work.delivery.columns}
+    given = {fold_name(name): puts.column(name) for name in work.columns}
     values = {}
     for column in columns:
         found = given.get(fold_name(column.name), pa.nulls(len(puts), column.type))

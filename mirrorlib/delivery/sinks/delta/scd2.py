@@ -9,32 +9,22 @@ rows of the touched keys are deleted and inserted again as what they have become
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from mirrorlib.commit.difference import NET
-from mirrorlib.commit.mark import append_rows, mark_nothing
+from mirrorlib.commit.mark import append_rows
 from mirrorlib.commit.staged import ADD, DROP, OP, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.changes import snapshot_time
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
-from mirrorlib.delivery.sinks.delta.merge import (
-    merge_rows,
-    new_rows,
-    rows_like,
-    stage_counts,
-    stage_rows,
-    unlike,
-)
+from mirrorlib.delivery.sinks.delta.merge import merge_counts, new_rows, rows_like
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.table import read_table
 from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION
 from mirrorlib.identifiers import quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
-
-    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 _FROM, _TO, _WAS, _AT = "_mirror_from", "_mirror_to", "_mirror_was", "_mirror_at"
@@ -43,38 +33,32 @@ _ENDS, _CHANGED = "_mirror_ends", "_mirror_changed"
 _BEFORE = -1  # what was open before a window stands before all that it opens
 
 
-def history_columns(delivery: Delivery) -> StructType:
+def history_columns(delivery: Delivery) -> t.StructType:
     """Return the columns of a history: the source's, and when each row was one; refuse those that none can have."""
     check_columns(delivery, VALID_FROM, VALID_TO, IS_CURRENT, comparable=True)
-    _ = delivery.keys
     return _opened(delivery.frame, delivery.columns).schema
 
 
 def keep_history(work: WindowWork) -> int | None:
     """Bring a history to the end of a window; return how many rows that took, None where the commit tells."""
-    by = work.delivery.keys or work.delivery.columns
+    by = work.keys or work.columns
     work = fit_columns(work)
     if work.plan.kind == "snapshot" and work.fresh:
-        append_rows(work.ref, _opened(work.frame, work.delivery.columns), work.mark())
+        append_rows(work.ref, _opened(work.frame, work.columns), work.mark())
         return None
     events = _difference(work) if work.plan.kind == "snapshot" else new_rows(work)
-    counted, gone = stage_counts(work, events, [*work.delivery.columns, VERSION, TIME], by)
-    if not counted.ops:
-        mark_nothing(work.spark, work.ref, work.mark())
-        return 0
-    states = _events(counted.frame, work)
-    if gone is not None:
-        states = states.unionByName(_held(rows_like(_open_rows(work), gone, by), work))
-    staged = stage_rows(work, _ops_of_states(states, work, by), "folded", by, (WRONG, DROP, ADD))
-    if WRONG in staged.ops:
-        raise unlike(work)
-    merge_rows(work, replace(staged, key_range=None), [*by, IS_CURRENT])
-    return staged.rows
+
+    def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
+        states = _events(counted, work)
+        if gone is not None:
+            states = states.unionByName(_held(rows_like(_open_rows(work), gone, by), work))
+        return _ops_of_states(states, work, by)
+
+    columns = [*work.columns, VERSION, TIME]
+    return merge_counts(work, events, columns, by, [*by, IS_CURRENT], tell)
 
 
 def _opened(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    from pyspark.sql import functions as f
-
     return frame.select(
         *[f.col(quote(name)).alias(name, metadata={}) for name in columns],
         f.col(TIME).alias(VALID_FROM),
@@ -89,10 +73,8 @@ def _open_rows(work: WindowWork) -> DataFrame:
 
 def _difference(work: WindowWork) -> DataFrame:
     """Return a snapshot as changes of what is open: all of that goes, and all of the snapshot comes."""
-    from pyspark.sql import functions as f
-
     goes = _open_rows(work).select(
-        *map(quote, work.delivery.columns),
+        *map(quote, work.columns),
         f.lit(DELETE).alias(KIND),
         f.lit(work.plan.until).cast("long").alias(VERSION),
     )
@@ -101,11 +83,9 @@ def _difference(work: WindowWork) -> DataFrame:
 
 def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
     """Give a row for each time that a row comes or goes."""
-    from pyspark.sql import functions as f
-
     comes, times = f.col(NET) > 0, f.sequence(f.lit(1).cast("long"), f.abs(NET))
     return counted.withColumn(_PLACE, f.explode(times)).select(
-        *map(quote, work.delivery.columns),
+        *map(quote, work.columns),
         *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
         f.when(comes, f.col(TIME)).alias(_FROM),
         f.when(~comes, f.col(TIME)).alias(_TO),
@@ -117,10 +97,8 @@ def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
 
 def _held(rows: DataFrame, work: WindowWork) -> DataFrame:
     """Give the rows that are open before the window."""
-    from pyspark.sql import functions as f
-
     return rows.select(
-        *map(quote, [*work.delivery.columns, *work.dropped]),
+        *map(quote, [*work.columns, *work.dropped]),
         f.col(VALID_FROM).alias(_FROM),
         f.lit(None).cast("timestamp").alias(_TO),
         f.lit(True).alias(_WAS),  # noqa: FBT003  # a value of a column
@@ -135,10 +113,7 @@ def _ops_of_states(events: DataFrame, work: WindowWork, by: Sequence[str]) -> Da
     Where an open row of a key is closed, all open rows of the key go, and those that stay come again:
     equal rows cannot be told apart.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    columns = list(map(quote, work.delivery.columns))
+    columns = list(map(quote, work.columns))
     side = Window.partitionBy(*columns, _COMES).orderBy(_AT, _FROM)
     places = events.repartition(*map(quote, by)).withColumn(_PLACE, f.row_number().over(side))
     states = places.groupBy(*columns, _PLACE).agg(

@@ -1,12 +1,14 @@
 """Receive windows: find or make the target, see that it is as it was left, write one commit, prove it.
 
 In: a `Delivery`. Out: how many rows it took. Promise: a window's commit is there once, as a whole, or not
-at all (`commit/protocol.py`).
+at all (`commit/protocol.py`). A table is known by properties that it is made with, so one that somebody else has made
+is never written to.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.last_commit import prove_window, read_last_commit
@@ -15,26 +17,34 @@ from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.delta.changes import append_window, log_columns
 from mirrorlib.delivery.sinks.delta.current import copy_columns, keep_copy
-from mirrorlib.delivery.sinks.delta.owned import (
-    changed_keys,
-    check_owner,
-    check_untouched,
-    create_table,
-)
 from mirrorlib.delivery.sinks.delta.scd2 import history_columns, keep_history
 from mirrorlib.delivery.sinks.delta.work import WindowWork, open_place
-from mirrorlib.delta.key_property import keep_keys
+from mirrorlib.delta.ddl import make_table
+from mirrorlib.delta.key_property import KEYS_PROPERTY, keep_keys, keys_property
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.log import FileLog
+from mirrorlib.delta.properties import FEED, VECTORS
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
-from mirrorlib.delta.table import check_made, find_target, open_log, refer
-from mirrorlib.errors import MirrorError, StoreError, TableBusyError
+from mirrorlib.delta.table import Found, TableRef, check_made, find_target, open_log, refer
+from mirrorlib.errors import (
+    ForeignWriteError,
+    LandingZoneError,
+    MirrorError,
+    StoreError,
+    TableBusyError,
+    first_line,
+)
+from mirrorlib.identifiers import quote
 from mirrorlib.journal.streams import Stream
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+CONSUMER, SOURCE, MODE = "mirrorlib.consumer", "mirrorlib.source", "mirrorlib.mode"
 # What refuses a window that no target can take, and gives the target's columns; and what writes one by one commit, and
 # gives how many rows that took, None where the commit tells.
 _MODES = {
@@ -96,14 +106,13 @@ class _WindowCommitter(Committer[WindowWork, int]):
         spark, stream = delivery.spark, delivery.stream
         target = find_target(spark, ref)
         if target is None:
-            keys = delivery.keys if self._mode != "changes" else ()
-            create_table(spark, ref, self._wanted, stream, self._mode, keys)
+            _create_table(delivery, ref, self._wanted, self._mode)
             target = check_made(find_target(spark, ref), stream.table)
         found, schema = target
-        check_owner(found, stream, self._mode)
+        _check_owner(found, stream, self._mode)
         resume_feed(spark, ref, found)
         work = WindowWork(
-            delivery=delivery,
+            **vars(delivery),
             mode=self._mode,
             wanted=self._wanted,
             ref=ref,
@@ -113,14 +122,14 @@ class _WindowCommitter(Committer[WindowWork, int]):
         )
         if _is_there(work):
             return work, 0
-        check_untouched(work)
+        _check_untouched(work)
         return work, None
 
     def write(self, before: WindowWork) -> None:
         work = before
-        if changed_keys(work) is not None:  # nothing is said of keys until the window is there
+        if _changed_keys(work) is not None:  # nothing is said of keys until the window is there
             keep_keys(work.spark, work.ref.sql, work.found.properties, Keys())
-        stated = work.delivery.stated_rows
+        stated = work.stated_rows
         folds = self._mode != "changes" and stated is not None
         small = folds and is_small(stated or 0, work.found.bytes)
         with configured(work.spark, {}, SMALL_COMMIT if small else {}):
@@ -145,7 +154,7 @@ class _WindowCommitter(Committer[WindowWork, int]):
         )
         if last is None:
             return None
-        keys = changed_keys(before)
+        keys = _changed_keys(before)
         if keys is not None:
             keep_keys(before.spark, before.ref.sql, {}, keys)
         return last.rows if self._rows is None else self._rows
@@ -160,6 +169,97 @@ def _hold(target: Target, delivery: Delivery) -> AbstractContextManager[None]:
     name, spark = parse_name(delivery.stream.table), delivery.spark
     state = open_store(target.state) if target.state else delivery.scratch
     return lock_table(spark, target, state, name, lambda: False)
+
+
+def _create_table(delivery: Delivery, ref: TableRef, columns: StructType, mode: str) -> None:
+    """Create an empty table of this consumer's, of rows that its keys tell apart; nothing happens when there is one."""
+    spark, stream = delivery.spark, delivery.stream
+    properties = {
+        CONSUMER: stream.consumer,
+        SOURCE: stream.table,
+        MODE: mode,
+        VECTORS: "true",
+        **keys_property(_keys_in(mode, delivery.keys)),
+    }
+    if mode == "changes":  # its columns have the names that a feed of its own would need
+        properties[FEED] = "false"
+    schema = ref.sql.removesuffix(f".{quote(ref.name.table)}")
+    if ref.path is None and not spark.catalog.databaseExists(schema):
+        msg, step = "the catalog has no such schema", f"Create it: CREATE SCHEMA {schema}"
+        raise LandingZoneError(msg, table=stream.table, found=schema, next_step=step)
+    try:
+        make_table(spark, ref, columns.fields, properties, stream.table)
+    except Exception as exc:
+        if ref.path is not None or isinstance(exc, MirrorError):
+            raise
+        msg = "the catalog does not take the table"
+        step = "Choose another address, or rename the table at the source."
+        found = first_line(exc)
+        raise LandingZoneError(msg, table=stream.table, found=found, next_step=step) from exc
+
+
+def _changed_keys(work: WindowWork) -> Keys | None:
+    """Return the keys that a window goes by where the table's property says others, None where it says these."""
+    keys = _keys_in(work.mode, tuple(map(work.spelled, work.keys)))
+    said = work.found.properties.get(KEYS_PROPERTY)
+    return None if keys_property(keys).get(KEYS_PROPERTY) == said else keys
+
+
+def _keys_in(mode: str, keys: tuple[str, ...]) -> Keys:
+    """Say what keys are in a table of a mode: one row each in a copy, all of its states in a history."""
+    if mode == "current":
+        return Keys(partition=keys, primary=keys, unique=bool(keys))
+    return Keys(partition=keys) if mode == "scd2" else Keys()
+
+
+def _check_owner(found: Found, stream: Stream, mode: str) -> None:
+    """See that a table was made for this consumer, table and mode."""
+    wanted = {
+        CONSUMER: (stream.consumer, "the target is a table that another consumer has made"),
+        SOURCE: (stream.table, "the target is what another source table becomes"),
+        MODE: (mode, "the target was made in another mode"),
+    }
+    for name, (value, what) in wanted.items():
+        owner = found.properties.get(name)
+        if owner != value:
+            msg = what if owner is not None else "the target is a table that no consumer has made"
+            step = "Choose another address, or remove the table."
+            raise ForeignWriteError(msg, table=stream.table, found=owner, next_step=step)
+
+
+def _check_untouched(work: WindowWork) -> None:
+    """See that a window of changes goes on where the table ends; of a log only that it was not removed."""
+    reason, found = _discontinuity(work) if work.plan.kind == "changes" else ("", None)
+    if reason:
+        table, step = work.stream.table, work.set_right
+        raise ForeignWriteError(reason, table=table, found=found, next_step=step)
+
+
+def _discontinuity(work: WindowWork) -> tuple[str, str | None]:
+    last, stream, plan, facts = work.last, work.stream, work.plan, work.last.facts
+    is_log = work.mode == "changes"
+    if last.foreign is not None and not is_log:
+        commit = last.foreign
+        who = f"version {commit.version}, {commit.operation} by {commit.user}"
+        return "somebody else has written to the table that the consumer keeps", who
+    if work.fresh and plan.number > 1 and work.continues:
+        return "the table that the consumer keeps was removed and is empty now", None
+    if facts is None and not last.complete and plan.number == 1 and not is_log:
+        return "nobody can tell any more how far the table that the consumer keeps goes", None
+    if facts is None or is_log:
+        return "", None
+    if facts.get("table_id") != plan.table_id:
+        return "the copy is one of a table that was made anew since", None
+    if facts.get("stream") == stream.uuid:
+        return "", None
+    upto = int(facts["upto"])
+    if plan.after > upto and not work.unchanged_since(upto):
+        found = f"version {upto}, the stream begins after {plan.after}"
+        return "the copy ends before the stream begins", found
+    if stream.net:
+        msg = "net changes are none since where the copy stands, which another stream has left"
+        return msg, None
+    return "", None
 
 
 def _is_there(work: WindowWork) -> bool:

@@ -20,22 +20,20 @@ from mirrorlib.delta.table import Found, TableRef, open_log
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.events import pick
 from mirrorlib.identifiers import find_name
-from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
+from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _PART = r"(?:`(?:[^`]|``)+`|[^.`\s]+)"
 _SCHEMA = re.compile(rf"{_PART}\.{_PART}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowWork:
+@dataclass(frozen=True, kw_only=True)
+class WindowWork(Delivery):
     """A window and its target."""
 
-    delivery: Delivery
     mode: str  # what becomes of it
     wanted: StructType  # the columns that the target has to have for it
     ref: TableRef  # the target
@@ -45,29 +43,9 @@ class WindowWork:
     dropped: tuple[str, ...] = ()  # the target's columns that the source has no longer
 
     @property
-    def spark(self) -> SparkSession:
-        """Return the session whose configuration is this window's own."""
-        return self.delivery.spark
-
-    @property
     def log(self) -> TableLog:
         """Return the target's log."""
         return open_log(self.spark, self.ref, self.found.location)
-
-    @property
-    def plan(self) -> WindowPlan:
-        """Return the window's plan."""
-        return self.delivery.plan
-
-    @property
-    def stream(self) -> Stream:
-        """Return the window's stream."""
-        return self.delivery.stream
-
-    @property
-    def frame(self) -> DataFrame:
-        """Return the window's rows."""
-        return self.delivery.frame
 
     @property
     def fresh(self) -> bool:
@@ -88,14 +66,14 @@ class WindowWork:
         return self.plan.kind == "changes" and self.upto > self.plan.after
 
     @property
-    def physical(self) -> Mapping[str, str]:
+    def physical_after(self) -> Mapping[str, str]:
         """Return which physical columns the names stand for, as the target holds them after the window."""
         if self.mode == "changes":
             return {}
         # Versions that the target has are left out.
-        once = self.mode == "scd2" or not self.delivery.keys
+        once = self.mode == "scd2" or not self.keys
         passed = once and self.overlaps and self.plan.until <= self.upto
-        return self.physical_before if passed else self.delivery.physical
+        return self.physical_before if passed else self.physical
 
     @property
     def physical_before(self) -> Mapping[str, str]:
@@ -129,10 +107,10 @@ class WindowWork:
             "table_id": plan.table_id,
             "keys": list(plan.keys),
             "dropped": list(self.dropped),
-            "physical": dict(self.physical),
+            "physical": dict(self.physical_after),
         }
         app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
-        state = self.delivery.scratch
+        state = self.scratch
         claim = claim_table(self.spark, self.ref, self.log, state, self.last.newest, app_id)
         return self.last.next_mark(app_id, stream, plan.number, facts, claim)
 

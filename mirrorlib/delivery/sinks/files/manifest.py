@@ -21,10 +21,11 @@ from typing import Any
 from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
-from mirrorlib.journal.plan_log import FORMAT, json_bytes
+from mirrorlib.events import pick
+from mirrorlib.journal.plan_log import FORMAT, Values, json_bytes
 from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.names import parse_name, parse_visible
-from mirrorlib.store import Store
+from mirrorlib.store import Store, contents
 
 _ANEW = "Remove the table's folder there and rewind the consumer to a snapshot, or export to another place."
 
@@ -83,16 +84,14 @@ class Receiver:
         """Return the place of a stream among those that have written here; a new one gets the next."""
         stream = delivery.stream
         while True:
-            listed = self.store.list_folder(f"{self._manifest}/streams")
-            said = [file for file in listed.files if file.name.endswith(".json")] if listed else []
-            number = int(said[-1].name.removesuffix(".json")) if said else 0
-            newest = (self._read(said[-1].path) if said else None) or {}
+            said = Values(self.store, self.table).numbered(f"{self._manifest}/streams")
+            number = max(said, default=0)
+            newest = (self._read(said[number]) if said else None) or {}
             if newest.get("stream") == stream.uuid:
                 return number
             self._check_successor(delivery, newest)
-            value = {"format": FORMAT, "stream": stream.uuid}
-            for name in ("consumer", "table", "ordinal", "began_at"):
-                value[name] = getattr(stream, name)
+            facts = pick(stream, "consumer", "table", "ordinal", "began_at")
+            value = {"format": FORMAT, "stream": stream.uuid, **facts}
             path = f"{self._manifest}/streams/{number + 1:06d}.json"
             self.store.put_new(path, json_bytes(value))
 
@@ -123,10 +122,9 @@ class Receiver:
 
     def tidy(self, entry: ManifestEntry) -> None:
         """Say that a window is the last one, and remove what attempts at it and former ones have left."""
-        said = {name: getattr(entry, name) for name in ("stream", "number", "window")}
-        self.store.put(f"{self._manifest}/newest.json", json_bytes({"format": FORMAT, **said}))
-        listed = self.store.list_folder(self._staging)
-        for window in listed.folders if listed else ():
+        said = {"format": FORMAT, **pick(entry, "stream", "number", "window")}
+        self.store.put(f"{self._manifest}/newest.json", json_bytes(said))
+        for window in contents(self.store, self._staging).folders:
             if window <= entry.window:  # a later one is another runner's, which has gone on
                 self.store.delete_folder(f"{self._staging}/{window}")
 

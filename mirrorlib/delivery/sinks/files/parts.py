@@ -20,18 +20,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delta.sessions import configured
 from mirrorlib.errors import SchemaError
-from mirrorlib.feed.net import DELETE, KIND, POST, PRE, VERSION
+from mirrorlib.feed.net import VERSION, place_of_kind
 from mirrorlib.identifiers import quote
 from mirrorlib.nested import map_keys_in, name_of, types_in
-from mirrorlib.store import Store, StoredFile
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from mirrorlib.store import Store, StoredFile, contents
 
 FileFormat: TypeAlias = Literal["parquet", "jsonl", "csv"]
 
@@ -50,19 +52,16 @@ _CONF = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
 }
 _TEXT = {
+    **JSON_OPTIONS,  # moments in CSV are those of JSON
     "compression": "none",  # whatever the cluster's default is, the name says nothing of it
     "encoding": "UTF-8",
     "lineSep": "\n",
-    "timeZone": "UTC",
     "dateFormat": "yyyy-MM-dd",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-_WRITERS: Mapping[
-    FileFormat, tuple[str, Mapping[str, str]]
-] = {  # Spark's name of each, and its options
+# Spark's name of each, and its options.
+_WRITERS: Mapping[FileFormat, tuple[str, Mapping[str, str]]] = {
     "parquet": ("parquet", {}),
-    "jsonl": ("json", {**_TEXT, "ignoreNullFields": "false"}),
+    "jsonl": ("json", _TEXT),
     "csv": (
         "csv",
         {
@@ -109,9 +108,6 @@ def write_parts(
     delivery: Delivery, store: Store, folder: str, file_format: FileFormat
 ) -> tuple[tuple[StoredFile, ...], int]:
     """Write a window into a new folder, nobody else's; return the files in order, and how many rows they hold."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
     counted = Observation()
     with configured(delivery.frame.sparkSession, _CONF, _FASTER):
         rows = _shaped(_in_order(delivery), file_format)
@@ -119,28 +115,20 @@ def write_parts(
         name, options = _WRITERS[file_format]
         writer = rows.write.format(name).options(**options)
         writer.option("maxRecordsPerFile", _ROWS_PER_FILE).save(store.uri(folder))
-    listed = store.list_folder(folder)
-    files = listed.files if listed else ()  # Spark's names sort as their rows do
+    files = contents(store, folder).files  # Spark's names sort as their rows do
     return tuple(file for file in files if file.name.startswith("part-")), int(counted.get["rows"])
 
 
 def _in_order(delivery: Delivery) -> DataFrame:
     """Put changes in order; a snapshot, whose rows are of one version, is only divided evenly."""
-    from pyspark.sql import functions as f
-
     frame = delivery.frame
     if delivery.plan.kind == "snapshot":
         return frame.hint("rebalance")  # known to Spark only while plans are adapted
-    kind = f.col(KIND)
-    place = f.when(kind == DELETE, 0).when(kind == PRE, 1).when(kind == POST, 2).otherwise(3)
-    return frame.orderBy(VERSION, *map(quote, delivery.keys), place)
+    return frame.orderBy(VERSION, *map(quote, delivery.keys), place_of_kind())
 
 
 def _shaped(frame: DataFrame, file_format: FileFormat) -> DataFrame:
     """Cast what the format's writer would lose or spell otherwise: decimals, at any depth, and bytes in CSV."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import StructType
-
     if file_format == "parquet":
         return frame
     columns = []

@@ -113,9 +113,8 @@ class FilesSink:
         return receiver.claim(window) or claim  # gone where another runner has come to the end
 
 
-def open_sink(address: str, mode: str) -> FilesSink:
+def open_sink(address: str, _mode: str) -> FilesSink:
     """Open `URL?format=parquet|jsonl|csv`; there is one mode."""
-    del mode
     url, _, options = address.partition("?")
     formats: dict[str, FileFormat] = {f"format={each}": each for each in get_args(FileFormat)}
     step = "Give files:URL?format=parquet, jsonl or csv."

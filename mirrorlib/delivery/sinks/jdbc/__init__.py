@@ -31,9 +31,3 @@ stream's position are committed in one transaction.
 
 `kinds` says what becomes of the types, `layout` what is refused, `stage` what of a window counts.
 """
-
-from __future__ import annotations
-
-from mirrorlib.delivery.sinks.jdbc.sink import open_sink
-
-__all__ = ["open_sink"]

@@ -7,13 +7,14 @@ come, written as a window's last statements, in its transaction. Errors that eve
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.delivery.sinks.jdbc.kinds import Types
 from mirrorlib.errors import SchemaError
+from mirrorlib.events import pick
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.streams import Stream, WindowPlan
 
@@ -173,31 +174,33 @@ def _read_record(session: Session, place: DatabaseTable) -> Record | None:
 def hold_row(session: Session, place: DatabaseTable) -> None:
     """See that there is a row to lock: one that says nothing, where the table has none."""
     values = {"name": place.sql, **Record().values(), "updated_at": now()}
-    marks = ", ".join([session.mark] * len(values))
-    session.run(
-        f"INSERT INTO {TABLES} ({', '.join(values)}) VALUES ({marks}) ON CONFLICT (name) DO NOTHING",  # noqa: S608  # constants
-        *values.values(),
-    )
+    _write_row(session, TABLES, values, replaces=False)
 
 
 def write_record(session: Session, place: DatabaseTable, record: Record, plan: WindowPlan) -> None:
     """Write down what the table has now, and that the stream has come so far."""
-    hold_row(session, place)
-    values = {**record.values(), "updated_at": now()}
-    assignments = ", ".join(f"{name} = {session.mark}" for name in values)
+    _write_row(session, TABLES, {"name": place.sql, **record.values(), "updated_at": now()})
+    position = {
+        **pick(record, "stream", "consumer", "source_table"),
+        "window_number": plan.number,
+        "delta_version": plan.until,
+        "updated_at": now(),
+    }
+    _write_row(session, POSITIONS, position)
+
+
+def _write_row(
+    session: Session, table: str, values: Mapping[str, str | int], *, replaces: bool = True
+) -> None:
+    """Write a row of one of our own tables in place of one with its key, the first value, or unless there is one."""
+    key, *others = values
+    marks = ", ".join([session.mark] * len(values))
+    changes = ", ".join(f"{name} = excluded.{name}" for name in others)
+    what = f"UPDATE SET {changes}" if replaces else "NOTHING"
     session.run(
-        f"UPDATE {TABLES} SET {assignments} WHERE name = {session.mark}",  # noqa: S608  # constants
+        f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks}) ON CONFLICT ({key}) DO {what}",  # noqa: S608  # constants
         *values.values(),
-        place.sql,
     )
-    session.run(
-        f"DELETE FROM {POSITIONS} WHERE stream = {session.mark}",  # noqa: S608  # constants
-        record.stream,
-    )
-    session.run(
-        f"INSERT INTO {POSITIONS} VALUES ({', '.join([session.mark] * 6)})",  # noqa: S608  # constants
-        record.stream, record.consumer, record.source_table, plan.number, plan.until, now(),
-    )  # fmt: skip
 
 
 def quote(name: str) -> str:
@@ -209,6 +212,13 @@ def quote(name: str) -> str:
 def quoted(names: Iterable[str]) -> str:
     """Quote names for a list."""
     return ", ".join(map(quote, names))
+
+
+def create(what: str, types: Mapping[str, str], keys: Collection[str] = (), ends: str = "") -> str:
+    """Write the statement that makes a table, "TABLE name": types by name, and a primary key, which is never NULL."""
+    columns = [f"{quote(n)} {kind}{' NOT NULL' if n in keys else ''}" for n, kind in types.items()]
+    primary = [f"PRIMARY KEY ({quoted(keys)})"] if keys else []
+    return f"CREATE {what} ({', '.join([*columns, *primary])}){ends}"
 
 
 def null_key(table: str, key: str) -> SchemaError:

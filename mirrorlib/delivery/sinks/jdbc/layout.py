@@ -112,9 +112,7 @@ def settle(
         return shape
     shape = _continued(shape, old, delivery)
     _check_nested(shape, old, stream.table)
-    if delivery.mapped:
-        was, now = old.physical, shape.record.physical
-        check_physical(was, now, stream.table, _BEGIN_ANEW, delivery.renewed)
+    check_physical(delivery, old.physical, shape.record.physical, _BEGIN_ANEW)
     return shape
 
 
@@ -172,8 +170,7 @@ def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayo
     """
     stream, plan, record = delivery.stream, delivery.plan, shape.record
     new = [column for column in shape.columns if column.name not in old.columns]
-    gone = [name for name in old.columns if name not in record.columns]
-    check_renamed(gone, [column.name for column in new], stream.table, _BEGIN_ANEW)
+    check_renamed(old.columns, record.columns, stream.table, _BEGIN_ANEW)
     strict = old.stream == stream.uuid and plan.after >= old.delta_version
     late = not shape.keys and plan.after < old.delta_version
     passed = late and plan.until <= old.delta_version

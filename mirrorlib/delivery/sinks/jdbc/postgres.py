@@ -128,9 +128,8 @@ class Postgres:
         Raises `UnfitError` where it cannot hold a value.
         """
         try:
-            with contextlib.ExitStack() as stack:
-                connection = psycopg.connect(**self._options, prepare_threshold=None)  # type: ignore[arg-type]  # libpq's own options, as text
-                stack.callback(connection.close)
+            connection = psycopg.connect(**self._options, prepare_threshold=None)  # type: ignore[arg-type]  # libpq's own options, as text
+            with contextlib.closing(connection):
                 connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
                 connection.read_only = False
                 yield PostgresSession(connection)

@@ -7,7 +7,7 @@ visible before it commits.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delivery.sink import Delivery
@@ -16,6 +16,7 @@ from mirrorlib.delivery.sinks.jdbc.database import (
     STAGE,
     Held,
     UnfitError,
+    create,
     duplicate_key,
     has_positions,
     null_key,
@@ -41,9 +42,8 @@ if TYPE_CHECKING:
     Session: TypeAlias = PostgresSession | SqliteSession
 
 
-def open_sink(address: str, mode: str) -> DatabaseSink:
+def open_sink(address: str, _mode: str) -> DatabaseSink:
     """Open a database: `postgresql://…` or `sqlite:PATH`."""
-    del mode  # there is one
     kind, _, rest = address.partition(":")
     if kind in {"postgresql", "postgres"}:
         from mirrorlib.delivery.sinks.jdbc.postgres import Postgres
@@ -138,8 +138,8 @@ def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, tab
     """Apply staged changes. The stage's columns are numbered, so that they clash with nothing."""
     place, staged_names = shape.place.sql, [f"c{n}" for n in range(len(shape.columns))]
     kinds = {**MARKS, **dict(zip(staged_names, shape.kinds.values(), strict=True))}
-    ends = session.stage_ends
-    session.run(f"CREATE TEMPORARY TABLE {STAGE} ({_definitions(session, kinds)}){ends}")
+    types = {name: session.types.of(kind) for name, kind in kinds.items()}
+    session.run(create(f"TEMPORARY TABLE {STAGE}", types, ends=session.stage_ends))
     staged.check(session.fill(STAGE, kinds, staged), table)
     _grow(session, shape)
     on_conflict = ""
@@ -189,21 +189,13 @@ def _grow(session: Session, shape: TableLayout) -> None:
     """Make the table, or what it lacks."""
     place = shape.place.sql
     if shape.make:
-        primary = f", PRIMARY KEY ({quoted(shape.keys)})" if shape.keys else ""
-        definitions = _definitions(session, shape.kinds, shape.keys)
-        session.run(f"CREATE TABLE {place} ({definitions}{primary})")
+        types = {name: session.types.of(kind) for name, kind in shape.kinds.items()}
+        session.run(create(f"TABLE {place}", types, shape.keys))
         return
     for column in shape.add:
-        definition = _definitions(session, {column.name: column.kind})
+        definition = f"{quote(column.name)} {session.types.of(column.kind)}"
         session.run(f"ALTER TABLE {place} ADD COLUMN {definition}")
     if shape.widen:
         session.widen(shape.place, {column.name: column.kind for column in shape.widen})
     for column in shape.clear:
         session.run(f"UPDATE {place} SET {quote(column.name)} = NULL")  # noqa: S608  # quoted
-
-
-def _definitions(session: Session, kinds: Mapping[str, str], keys: Collection[str] = ()) -> str:
-    return ", ".join(
-        f"{quote(name)} {session.types.of(kind)}{' NOT NULL' if name in keys else ''}"
-        for name, kind in kinds.items()
-    )

@@ -23,6 +23,7 @@ from mirrorlib.delivery.sinks.jdbc.database import (
     STAGE,
     DatabaseTable,
     UnfitError,
+    create,
     duplicate_key,
     has_books,
     make_books,
@@ -175,17 +176,12 @@ class SqliteSession:
             "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", place.table
         )
         keys = [name for (name,) in found]
-        definitions = [
-            f"{quote(n)} {t}{' NOT NULL' if n in keys else ''}" for n, t in types.items()
-        ]
-        if keys:
-            definitions.append(f"PRIMARY KEY ({quoted(keys)})")
         made = self.run(
             "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql <> ''",
             place.table,
         )
         new = quote(f"{STAGE}_{place.table}")
-        self.run(f"CREATE TABLE {new} ({', '.join(definitions)})")
+        self.run(create(f"TABLE {new}", types, keys))
         taken = f"SELECT {', '.join(values.values())} FROM {place.sql}"  # noqa: S608  # quoted
         self.run(f"INSERT INTO {new} ({quoted(values)}) {taken}")
         self.run(f"DROP TABLE {place.sql}")

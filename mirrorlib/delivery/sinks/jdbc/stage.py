@@ -20,24 +20,22 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.staged import DROP, FRESH, OP, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of
+from mirrorlib.delivery.sinks.jdbc.layout import DatabaseColumn, TableLayout
 from mirrorlib.delta.sessions import set_conf
 from mirrorlib.errors import StoreError
 from mirrorlib.feed.net import KIND, count_changes, last_states
 from mirrorlib.identifiers import quote
 from mirrorlib.names import is_ignored
-from mirrorlib.store import Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
-
-    from mirrorlib.delivery.sinks.jdbc.layout import DatabaseColumn, TableLayout
+from mirrorlib.store import Store, contents
 
 # What to do. As the window tells it, what is NEW or has PASSED was not there before: it came, and is there or gone.
 GONE, PUT, NEW, PASSED = -1, 1, 2, -2
@@ -57,8 +55,7 @@ class StagedWindow:
 
     def pieces(self) -> Iterator[bytes]:
         """Read the lines, a piece at a time; a piece may end within a line, a file does not."""
-        listed = self.store.list_folder(self.folder)
-        for stored in listed.files if listed else ():
+        for stored in contents(self.store, self.folder).files:
             if is_ignored(stored.name):
                 continue
             with self.store.open_file(stored.path) as file:
@@ -82,9 +79,6 @@ class StagedWindow:
 
 def stage_lines(delivery: Delivery, frame: DataFrame, shape: TableLayout) -> StagedWindow:
     """Write what counts of a frame into a folder of this call's own: a former attempt may have left some."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
     # Moments are written in UTC, whoever made the session that the frame belongs to.
     set_conf(frame.sparkSession, "spark.sql.session.timeZone", "UTC")
     if delivery.plan.kind == "snapshot":
@@ -101,8 +95,6 @@ def stage_lines(delivery: Delivery, frame: DataFrame, shape: TableLayout) -> Sta
 
 def _keyed_lines(frame: DataFrame, shape: TableLayout) -> DataFrame:
     """Write the last state of each key; one shuffle by key."""
-    from pyspark.sql import functions as f
-
     keys = {column.source: column.kind for column in shape.columns if column.key}
     plain = {name: f.col(quote(name)).cast(kind) for name, kind in keys.items()}
     rows = last_states(frame.withColumns(plain), list(keys))
@@ -114,8 +106,6 @@ def _keyed_lines(frame: DataFrame, shape: TableLayout) -> DataFrame:
 
 def _counted_lines(frame: DataFrame, shape: TableLayout) -> DataFrame:
     """Write which rows came, each as often as it did, and which went, with how often."""
-    from pyspark.sql import functions as f
-
     lines = frame.select(KIND, _line(shape.columns).alias("line"))
     counted = count_changes(lines, ["line"], "more")
     came = f.when(f.col("more") > 0, f.col("more")).otherwise(1)
@@ -127,8 +117,6 @@ def _counted_lines(frame: DataFrame, shape: TableLayout) -> DataFrame:
 
 def find_unfit(frame: DataFrame, shape: TableLayout) -> str | None:
     """Find a column that holds what PostgreSQL has not; None when it is not one of the known cases."""
-    from pyspark.sql import functions as f
-
     tests = {column.source: _unfit(column) for column in shape.columns}
     known = {name: f.max(test) for name, test in tests.items() if test is not None}
     if not known:
@@ -138,8 +126,6 @@ def find_unfit(frame: DataFrame, shape: TableLayout) -> str | None:
 
 
 def _unfit(column: DatabaseColumn) -> SparkColumn | None:
-    from pyspark.sql import functions as f
-
     value = f.col(quote(column.source))
     if column.kind == "string":
         return f.contains(value.cast("string"), f.lit("\0"))
@@ -151,21 +137,15 @@ def _unfit(column: DatabaseColumn) -> SparkColumn | None:
 
 
 def _line(columns: Sequence[DatabaseColumn]) -> SparkColumn:
-    from pyspark.sql import functions as f
-
     return _joined([f.coalesce(_text(column), f.lit("\\N")) for column in columns])
 
 
 def _joined(values: Sequence[SparkColumn]) -> SparkColumn:
-    from pyspark.sql import functions as f
-
     return f.concat_ws("\t", *(value.cast("string") for value in values)).alias("value")
 
 
 def _text(column: DatabaseColumn) -> SparkColumn:
     """Write a value as text that reads back as the same value."""
-    from pyspark.sql import functions as f
-
     value = f.col(quote(column.source))
     if column.kind == JSON:
         return _escaped(f.to_json(value, JSON_OPTIONS))
@@ -185,8 +165,6 @@ def _text(column: DatabaseColumn) -> SparkColumn:
 
 
 def _escaped(text: SparkColumn) -> SparkColumn:
-    from pyspark.sql import functions as f
-
     for plain, escape in _ESCAPES:
         text = f.replace(text, f.lit(plain), f.lit(escape))
     return text

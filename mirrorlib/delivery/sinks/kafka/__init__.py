@@ -38,9 +38,8 @@ from mirrorlib.errors import LandingZoneError
 from mirrorlib.extras import how_to_install
 
 
-def open_sink(address: str, mode: str) -> Sink:
+def open_sink(address: str, _mode: str) -> Sink:
     """Open a receiver; no broker is asked yet."""
-    del mode  # there is one way only
     found = parse_address(address)
     try:
         from mirrorlib.delivery.sinks.kafka.receive import KafkaSink

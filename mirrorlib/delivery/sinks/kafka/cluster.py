@@ -47,7 +47,6 @@ class Cluster:
         self._lock = threading.Lock()
         self._client: AdminClient | None = None
         self._heard: deque[KafkaError] = deque(maxlen=1)
-        self._positions_fit = False
 
     def topic(self, scene: Scene, *, make: bool = True) -> int:
         """See that a table's topic is there, and count its partitions; 0 where there is none and none is to be made."""
@@ -62,10 +61,8 @@ class Cluster:
         name = self.address.positions
         with self._asked(f"find the topic {name}", scene):
             count = self._count(name) or self._made(name, scene, 1, {_POLICY: _COMPACT})
-            if not self._positions_fit:
-                self._check_compacted(name, scene)
-        self._positions_fit = True
-        return count
+            self._check_compacted(name, scene)
+            return count
 
     def ends(self, partitions: int, scene: Scene) -> dict[int, int]:
         """Return where each partition of the topic of positions ends, messages of open transactions within."""

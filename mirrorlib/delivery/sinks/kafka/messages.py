@@ -15,28 +15,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.errors import SchemaError
-from mirrorlib.feed.net import DELETE, INSERT, KIND, POST, PRE, TIME, VERSION, columns_of
+from mirrorlib.feed.net import ORDER, POST, TIME, VERSION, columns_of, place_of_kind
 from mirrorlib.identifiers import quote
 from mirrorlib.names import parse_name
 from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
-    from pyspark.sql.types import DataType
-
-    _Change: TypeAlias = tuple["Op", str | None, str | None, Row]
-    _Teller: TypeAlias = Callable[["Op", str | None, str | None, int, int], bytes]
-
 Op = Literal["c", "u", "d", "r", "t"]
+_Change: TypeAlias = tuple[Op, str | None, str | None, Row]
+_Teller: TypeAlias = Callable[[Op, str | None, str | None, int, int], bytes]
 _ANY = -1  # the partition that the key tells
 _HELD = 10_000  # rows of one key that one commit has taken away
-# Rows that are taken away come before those that are added: an image meets the other one of its update.
-_ORDER = {PRE: 0, DELETE: 1, POST: 2, INSERT: 3}
 _KEY, _ROW, _PLACE, _MOMENT = "_mirror_key", "_mirror_row", "_mirror_place", "_mirror_moment"
 _TYPE_NAMES = {
     "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "char", "varchar",
@@ -90,7 +87,7 @@ def _changes(delivery: Delivery, rows: Iterable[Row]) -> Iterator[_Change]:
 
 
 def _alone(row: Row) -> _Change:
-    if row[_PLACE] >= _ORDER[POST]:
+    if row[_PLACE] >= ORDER[POST]:
         return "c", None, row[_ROW], row
     return "d", row[_ROW], None, row
 
@@ -100,7 +97,7 @@ def _paired(group: Iterator[Row]) -> Iterator[_Change]:
     taken: list[Row] = []
     added: list[Row] = []
     for row in group:
-        if row[_PLACE] >= _ORDER[POST]:
+        if row[_PLACE] >= ORDER[POST]:
             added = [row, *islice(group, max(len(taken) - 1, 0))]
             break
         if len(taken) < _HELD:
@@ -147,8 +144,6 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
 
     Without *keys* the key is NULL; *ordered* is by commit, key and kind, which the rows of a snapshot do not need.
     """
-    from pyspark.sql import functions as f
-
     columns = columns_of(frame)
     for name in columns:
         _check(frame.schema[name].dataType, name, table)
@@ -159,18 +154,17 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
     row = f.struct(
         *[_json_value(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in columns]
     )
-    places = f.create_map(*[f.lit(value) for pair in _ORDER.items() for value in pair])
     records = frame.select(
         key.alias(_KEY),
         f.to_json(row, JSON_OPTIONS).alias(_ROW),
-        places[f.col(KIND)].alias(_PLACE),
+        place_of_kind().alias(_PLACE),
         f.col(VERSION),
         f.unix_millis(f.col(TIME)).alias(_MOMENT),
     )
     return records.orderBy(VERSION, _KEY, _PLACE) if ordered else records
 
 
-def _check(kind: DataType, column: str, table: str) -> None:
+def _check(kind: t.DataType, column: str, table: str) -> None:
     odd = next((one for one in types_in(kind) if name_of(one) not in _TYPE_NAMES), None)
     if odd is not None:
         msg = "a column of this type cannot be told in JSON"
@@ -179,23 +173,21 @@ def _check(kind: DataType, column: str, table: str) -> None:
         raise SchemaError(msg, table=table, column=column, found=found, next_step=step)
 
 
-def _key(column: Column, kind: DataType) -> Column:
+def _key(column: Column, kind: t.DataType) -> Column:
     """Tell a key's value: 0.0 and -0.0 are one key, so they are one text."""
-    from pyspark.sql import functions as f
-    from pyspark.sql import types as t
-
     if isinstance(kind, t.FloatType | t.DoubleType):
         zero = f.lit(0.0).cast(kind)
         return f.when(column == zero, zero).otherwise(column)
     return _json_value(column, kind)
 
 
-def _json_value(column: Column, kind: DataType) -> Column:
-    """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly."""
-    from pyspark.sql import functions as f
-    from pyspark.sql import types as t
+def _json_value(column: Column, kind: t.DataType) -> Column:
+    """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly.
 
-    if _is_exact(kind):
+    A map is an object where its keys are strings: `to_json` writes keys of other types as Spark keeps them inside.
+    """
+    keys = all(isinstance(key, t.StringType) for key in map_keys_in(kind))
+    if keys and is_free_of(kind, {"decimal"}):
         return column
     if isinstance(kind, t.DecimalType):
         return decimal_text(column, kind.scale)
@@ -203,34 +195,13 @@ def _json_value(column: Column, kind: DataType) -> Column:
         inner = kind.elementType
         return f.transform(column, lambda item: _json_value(item, inner))
     if isinstance(kind, t.MapType):
-        return _json_map(column, kind)
+        values = kind.valueType
+        if isinstance(kind.keyType, t.StringType):
+            return f.transform_values(column, lambda _, value: _json_value(value, values))
+        entry = t.StructType().add("key", kind.keyType).add("value", values)
+        return f.transform(f.map_entries(column), lambda item: _json_value(item, entry))
     assert isinstance(kind, t.StructType)  # noqa: S101  # nothing else is left
     fields = [
         _json_value(column[field.name], field.dataType).alias(field.name) for field in kind.fields
     ]
     return f.when(column.isNotNull(), f.struct(*fields))
-
-
-def _json_map(column: Column, kind: DataType) -> Column:
-    """Tell a map as an object; `to_json` writes keys that are no strings as Spark keeps them inside."""
-    from pyspark.sql import functions as f
-    from pyspark.sql import types as t
-
-    assert isinstance(kind, t.MapType)  # noqa: S101  # the caller has seen
-    keys, values = kind.keyType, kind.valueType
-    if isinstance(keys, t.StringType):
-        return f.transform_values(column, lambda _, value: _json_value(value, values))
-    return f.transform(
-        f.map_entries(column),
-        lambda entry: f.struct(
-            _json_value(entry["key"], keys).alias("key"),
-            _json_value(entry["value"], values).alias("value"),
-        ),
-    )
-
-
-def _is_exact(kind: DataType) -> bool:
-    from pyspark.sql import types as t
-
-    keys = all(isinstance(key, t.StringType) for key in map_keys_in(kind))
-    return keys and is_free_of(kind, {"decimal"})

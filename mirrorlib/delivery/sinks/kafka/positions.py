@@ -16,18 +16,14 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster, client_conf
 from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
 from mirrorlib.events import pick
 from mirrorlib.journal.streams import Stream, WindowPlan
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
 
 _AT_ONCE = 500  # messages
 _POLL = 0.02  # seconds
@@ -52,7 +48,9 @@ class _Record:
     """
 
     window: int
-    route: tuple[str, str, str]
+    consumer: str = ""
+    table: str = ""
+    topic: str = ""
     lineage: str = ""
     turn: int = 0
     ordinal: int = 0
@@ -79,7 +77,6 @@ class Positions:
         self._lock = threading.Lock()
         self._read_to: dict[int, int] = {}  # by partition
         self._records: dict[str, _Record] = {}  # the last of each stream
-        self._routes: set[tuple[str, str, str]] = set()
 
     def find(self, stream: Stream, scene: Scene) -> Position:
         """Find how far a stream has come."""
@@ -95,24 +92,28 @@ class Positions:
                 for uuid, record in records:
                     if record.window >= self._records.get(uuid, record).window:
                         self._records[uuid] = record
-                    self._routes.add(record.route)
         with self._lock:
             return self._position(stream, scene.topic)
 
     def _position(self, stream: Stream, topic: str) -> Position:
         """Say what the records tell; a record of an older version tells of no order."""
-        route = (stream.consumer, stream.table, topic)
         known = self._records.get(stream.uuid)
+        whose = (stream.consumer, stream.table)
+        ours = {
+            uuid: record
+            for uuid, record in self._records.items()
+            if (record.consumer, record.table) == whose and record.topic in {topic, ""}
+        }
         turns = {
             record.turn: (uuid, record)
-            for uuid, record in self._records.items()
-            if record.turn and (record.route, record.lineage) == (route, stream.lineage)
+            for uuid, record in ours.items()
+            if record.turn and record.lineage == stream.lineage
         }
         uuid, last = turns[max(turns)] if turns else (stream.uuid, None)
         later = last is not None and not comes_after(stream, last.ordinal, last.began_at)
         return Position(
             window=known.window if known else 0,
-            begun=not self._routes.isdisjoint({route, (*route[:2], "")}),
+            begun=bool(ours),
             turn=(known.turn if known else 0) or max(turns, default=0) + 1,
             overtaken=uuid != stream.uuid and later,
         )
@@ -181,11 +182,9 @@ def _take(
 
 def _read(value: bytes) -> _Record | None:
     try:
-        record = json.loads(value)
-        window = record["window"]
+        told = json.loads(value)
+        known = isinstance(told["window"], int)
+        record = _Record(**{name: told[name] for name in _Record.__slots__ if name in told})
     except (ValueError, KeyError, TypeError):
         return None
-    route = (record.get("consumer", ""), record.get("table", ""), record.get("topic", ""))
-    order = (record.get("turn", 0), record.get("ordinal", 0), record.get("began_at", ""))
-    known = _Record(window, route, record.get("lineage", ""), *order)
-    return known if isinstance(window, int) else None
+    return record if known else None

@@ -12,9 +12,10 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as Sent
 
 from mirrorlib.delivery.sinks.kafka.address import MESSAGE_BYTES
 from mirrorlib.delivery.sinks.kafka.cluster import client_conf
@@ -23,9 +24,6 @@ from mirrorlib.delivery.sinks.kafka.trouble import FENCED, Scene, codes, error_o
 from mirrorlib.errors import StoreError
 from mirrorlib.journal.streams import Stream
 from mirrorlib.names import TableName, parse_name
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message as Sent
 
 _QUEUE_KB = 64 << 10  # what is sent and not acknowledged yet
 _LOOK = 1000  # messages between looks at the clock and at what came back

@@ -122,15 +122,11 @@ def check_columns(last: Batch | None, delivery: Delivery) -> None:
     """See that changes have the columns that readers hold rows of: those that stay are not told again."""
     if last is None or not last.columns:  # an older version did not say
         return
-    columns, stream = delivery.columns, delivery.stream
-    before, now = ({*map(fold_name, names)} for names in (last.columns, columns))
-    gone = [name for name in last.columns if fold_name(name) not in now]
-    new = [name for name in columns if fold_name(name) not in before]
-    rewind = f"Rewind the consumer to a snapshot: {snapshot_command(stream.consumer)}"
+    table = delivery.stream.table
+    rewind = f"Rewind the consumer to a snapshot: {snapshot_command(delivery.stream.consumer)}"
     step = rewind if delivery.plan.keys else ANEW
-    check_renamed(gone, new, stream.table, step)
-    if delivery.mapped:
-        check_physical(last.physical, delivery.physical, stream.table, step, delivery.renewed)
+    check_renamed(last.columns, delivery.columns, table, step)
+    check_physical(delivery, last.physical, delivery.physical, step)
 
 
 def is_passed(last: Batch | None, delivery: Delivery) -> bool:

@@ -67,7 +67,7 @@ def replacing_rows(data: pa.Table, gone: pa.Table) -> pa.Table:
 
 def _markers(data: pa.Table, keys: Sequence[str]) -> pa.Array:
     """Give each row its marker; NULL to those that are left out."""
-    groups, kinds = _runs(data, (net.VERSION, *keys)), _flat(data[net.KIND])
+    groups, kinds = _runs(data, (net.VERSION, *keys)), data[net.KIND].combine_chunks()
     pre, post, delete = (pc.equal(kinds, kind) for kind in (net.PRE, net.POST, net.DELETE))
     posts = _per_group(groups, post.cast(pa.int64()), "sum")
     pres = _per_group(groups, pre.cast(pa.int64()), "sum")
@@ -86,23 +86,18 @@ def _runs(data: pa.Table, columns: Sequence[str]) -> pa.Array:
     """Number the runs of rows that are equal in some columns."""
     begins = pa.repeat(pa.scalar(value=False), max(data.num_rows - 1, 0))
     for name in columns:
-        values = _flat(data[name])
+        values = data[name].combine_chunks()
         same = pc.equal(values[1:], values[:-1]).fill_null(False)  # noqa: FBT003  # its only parameter
         begins = pc.or_(begins, pc.invert(same))
     first = pa.repeat(pa.scalar(0, pa.int64()), min(data.num_rows, 1))
     return pc.cumulative_sum(pa.concat_arrays([first, begins.cast(pa.int64())]))
 
 
-def _flat(values: pa.ChunkedArray) -> pa.Array:
-    """Give a column in one piece."""
-    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-
-
 def _per_group(groups: pa.Array, values: pa.Array, what: str) -> pa.Array:
     """Aggregate per group, and give each row its group's result; groups are numbered from 0 without gaps."""
     table = pa.table({"group": groups, "value": values})
     grouped = table.group_by("group").aggregate([("value", what)]).sort_by("group")
-    return _flat(grouped[f"value_{what}"]).take(groups)
+    return grouped[f"value_{what}"].combine_chunks().take(groups)
 
 
 def _several(
@@ -147,7 +142,7 @@ def check_all_rows(data: pa.Table, keys: Sequence[str], held: pa.Table, table: s
     begun = begun.append_column(net.VERSION, versions)
     rows = pa.concat_tables([begun, counted], promote_options="permissive")
     rows = rows.sort_by([(name, "ascending") for name in (*keys, net.VERSION)])
-    came, went, settled = (_flat(rows[f"{name}_sum"]).fill_null(0) for name, _ in sums)
+    came, went, settled = (rows[f"{name}_sum"].combine_chunks().fill_null(0) for name, _ in sums)
     own = pc.subtract(came, went)
     before = pc.subtract(pc.cumulative_sum(own), own)  # of all keys up to here
     key = _runs(rows, keys)

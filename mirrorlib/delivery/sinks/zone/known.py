@@ -28,7 +28,7 @@ from mirrorlib.landing.columns import DELETE
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import FileSequence, read_claim
 from mirrorlib.landing.publish.rows import MARKER_COLUMN
-from mirrorlib.store import Store, StoredFile
+from mirrorlib.store import Store, StoredFile, contents
 
 _GONE = "_mirror_gone"
 _BATCH = b"mirrorlib.batch"
@@ -103,8 +103,8 @@ class KnownKeys:
 
     def _files(self) -> list[tuple[int, StoredFile]]:
         """List what was noted, with the numbers that it was noted under, in their order."""
-        listed = self._zone.list_folder(self._folder)
-        named = [(_NAME.fullmatch(file.name), file) for file in (listed.files if listed else ())]
+        files = contents(self._zone, self._folder).files
+        named = [(_NAME.fullmatch(file.name), file) for file in files]
         return [(int(name[1]), file) for name, file in named if name]
 
     def _notes(self, published: int) -> Iterator[tuple[int, pa.Table]]:

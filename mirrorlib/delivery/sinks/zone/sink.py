@@ -170,9 +170,8 @@ class ZoneSink:
         return number, claim, read_batch(claim)
 
 
-def open_sink(address: str, mode: str) -> ZoneSink:
+def open_sink(address: str, _mode: str) -> ZoneSink:
     """Open the landing zone at a URL; there is one mode."""
-    del mode
     if not address:
         msg = "a landing zone is a folder or a URL"
         raise LandingZoneError(msg, next_step="Give zone:URL.")
