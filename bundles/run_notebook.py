@@ -14,13 +14,21 @@ from typing import Any
 
 from mirrorlib.platform.shipped import find_shipped
 
-notebook, *given = sys.argv[1:]
+if not sys.argv[1:] or not all("=" in one for one in sys.argv[2:]):
+    sys.exit("usage: run_notebook.py NAME PARAMETER=VALUE ...")
+notebook, *words = sys.argv[1:]
+given = dict(one.split("=", 1) for one in words)
 names: dict[str, Any] = {"__name__": "__main__"}
 cells = json.loads(find_shipped("notebooks", f"{notebook}.ipynb").read_text("utf-8"))["cells"]
 for place, cell in enumerate(cells, start=1):
-    if cell["cell_type"] == "code":
-        # What a cell ends with is printed, as a notebook shows it.
-        body = ast.Interactive(ast.parse("".join(cell["source"])).body)
-        exec(compile(body, f"<cell {place} of {notebook}>", "single"), names)  # noqa: S102  # its own notebook
-        if "parameters" in cell["metadata"].get("tags", ()):
-            names |= dict(one.split("=", 1) for one in given)
+    if cell["cell_type"] != "code":
+        continue
+    where, body = f"<cell {place} of {notebook}>", ast.parse("".join(cell["source"])).body
+    last = [body.pop()] if body and isinstance(body[-1], ast.Expr) else []
+    exec(compile(ast.Module(body, []), where, "exec", dont_inherit=True), names)  # noqa: S102  # its own notebook
+    # What a cell ends with is printed, as a notebook shows it.
+    exec(compile(ast.Interactive(last), where, "single", dont_inherit=True), names)  # noqa: S102  # the same
+    if "parameters" in cell["metadata"].get("tags", ()):
+        if unknown := given.keys() - names:
+            sys.exit(f"the notebook {notebook} has no parameter {', '.join(sorted(unknown))}")
+        names |= given

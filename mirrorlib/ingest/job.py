@@ -59,7 +59,10 @@ class Job:
     others_wait: Callable[[], bool] = lambda: False  # for their turn, in this run or the next one
     # All that may be done, by table; None for whatever there is.
     approved: Mapping[str, PlannedTable] | None = None
-    rebuilds: bool = False  # it is foreseen what a rebuild would do
+    only: TableName | None = (
+        None  # the one table that it is about; None for all that its options name
+    )
+    rebuilds: bool = False  # it is foreseen what a rebuild of that would do
 
 
 def open_job(
@@ -135,11 +138,13 @@ def find_tables(
     listed = _list_shown(job, known)
     shown = [folder.name for folder in listed]
     refuse_unmatched(wanted, shown, known)
-    folders = _refuse_in_catalog(
-        [folder for folder in listed if matches(folder.name, wanted)], job.target
-    )
+
+    def is_meant(name: TableName) -> bool:
+        return name == job.only if job.only else matches(name, wanted)
+
+    folders = _refuse_in_catalog([one for one in listed if is_meant(one.name)], job.target)
     present = set(shown)
-    absent = (name for name in known if name not in present and matches(name, wanted))
+    absent = (name for name in known if name not in present and is_meant(name))
     gone = tuple(name for name in absent if _is_of(job, name))
     return (folders, gone, ()) if listed else ((), (), (SHOWS_NOTHING,) if gone else ())
 

@@ -18,7 +18,7 @@ from mirrorlib.events import STOPPED
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
-from mirrorlib.ingest.files.continued_life import rebuilt_position
+from mirrorlib.ingest.files.continued_life import rebuilt_position, refuse_replaced
 from mirrorlib.ingest.files.plan import (
     Files,
     first_position,
@@ -56,6 +56,7 @@ class Next:
     # The batch that they make, opened; None where nothing can be applied now.
     prepared: Prepared | None = None
     replaces: bool = False  # they replace a table that is there
+    rebuilds: bool = False  # they are those that were applied before, once more
     # What the table is in once they are applied, or now, where nothing can be.
     state: State = "current"
     # Why it is not current; *file* is what it is about, *error* the class of what is wrong with that.
@@ -103,15 +104,17 @@ def open_next(
     replaces = anew and standing.version is not None
     position = position or first_position(opened.listing, work.life.start_at)
     suspects = {cause["file"] for cause in _causes(entry)}
-    goal = rebuilt_position(work.journal, work.lives) if replaces else None
+    goal = rebuilt_position(work.journal, work.lives) if anew else None
     warnings: list[str] = []
     clock: dict[str, float] = {}
     while True:
         coming = choose_files(opened, position, bars, options.settle)
-        coming = replace(coming, replaces=replaces, warnings=tuple(warnings))
+        coming = replace(
+            coming, replaces=replaces, rebuilds=goal is not None, warnings=tuple(warnings)
+        )
         coming, every = _up_to(goal, coming, work.allow(coming.files))
         files = every if anew else within(every, options.max_files, options.max_bytes)
-        if not coming.files or (replaces and coming.state != "current"):
+        if not coming.files or ((replaces or goal is not None) and coming.state != "current"):
             return coming
         known = work.approved
         if not files and known is not None and known.state in STOPPED:  # as the plan has said
@@ -193,8 +196,12 @@ def choose_files(
     return coming
 
 
-def check_emptiness(work: Work, coming: Next, prepared: Prepared) -> None:
-    """See that a table is not replaced by nothing, where nobody has said that it may."""
+def check_replacement(work: Work, coming: Next, prepared: Prepared) -> None:
+    """See that a table is not replaced by nothing, where nobody has said that it may; nor rebuilt from other files."""
+    if coming.rebuilds:
+        landed = {one.file.name: one.fingerprint for one in prepared.landed}
+        refuse_replaced(work.journal, work.lives, landed, work.table)
+        return
     rows = prepared.newest.rows if work.options.snapshots else prepared.rows
     if coming.replaces and rows == 0 and not work.options.allow_empty:
         msg = "the first batch of the new life holds no rows, and would empty the table"

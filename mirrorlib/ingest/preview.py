@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Unpack
 
-from mirrorlib.delta.columns import spelled_keys
+from mirrorlib.delta.columns import spelled_keys, to_pairs
 from mirrorlib.delta.ddl import check_vacant
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import find_table
@@ -83,12 +83,12 @@ def plan_zone(
     return plan_job(open_job(spark, landing_zone, place, options))
 
 
-def plan_job(job: Job) -> PlanReport:
-    """Say what a job would do to its tables, and write nothing."""
+def plan_job(job: Job, *, compares: bool = True) -> PlanReport:
+    """Say what a job would do to its tables, and write nothing; what a rebuild changes, if it *compares* rows."""
     if (written := job.state.read(STATE_FILE)) is not None:
         check_owner(job.state, written, job.target.owner)
     folders, gone, warnings = find_tables(job)
-    planned, approval = _foresee_all(job, folders, gone)
+    planned, approval = _foresee_all(job, folders, gone, compares=compares)
     return PlanReport(
         landing_zone=job.zone.url,
         target=job.target.shown,
@@ -120,11 +120,12 @@ def approve_tables(
 
 
 def _foresee_all(
-    job: Job, folders: Sequence[TableFolder], gone: Sequence[TableName]
+    job: Job, folders: Sequence[TableFolder], gone: Sequence[TableName], *, compares: bool = True
 ) -> tuple[tuple[PlannedTable, ...], str]:
     """Foresee every table, and digest tables, files, columns and rules, each for itself."""
     ended = [_plan_end(job, name) for name in gone]
-    planned = tuple(_with_receivers(job, [_plan_table(job, folder) for folder in folders] + ended))
+    shown = [_plan_table(job, folder, compares=compares) for folder in folders]
+    planned = tuple(_with_receivers(job, shown + ended))
     told: list[Any] = [[pick(t, "table", *names) for t in planned] for names in _SIDES.values()]
     rules = {k: v for k, v in asdict(job.options).items() if k not in _HOW}
     told[-1] += [rules, job.zone.url, asdict(job.target)]
@@ -159,11 +160,14 @@ def _plan_end(job: Job, name: TableName) -> PlannedTable:
         return _failed(planned, name, exc)
 
 
-def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
+def _plan_table(job: Job, folder: TableFolder, *, compares: bool) -> PlannedTable:
     journal = Journal(job.state, folder.name)
     history = History(journal, job.zone.url, moved_from=job.options.moved_from, planned=True)
     view = FolderView(zone=job.zone, folder=folder, history=history, options=job.options)
-    course = _Foreseeing(view, PlannedTable(table=folder.name.shown, state="waiting"))
+    planned = PlannedTable(table=folder.name.shown, state="waiting")
+    course = _Foreseeing(view, planned, compares=compares)
+    if job.rebuilds:  # which is one batch
+        job = replace(job, stop=lambda: bool(course.planned.batches))
     try:
         return _foresee(job, folder, course)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
@@ -195,9 +199,10 @@ def _foresee(job: Job, folder: TableFolder, course: _Foreseeing) -> PlannedTable
 class _Foreseeing(Course[PlannedTable]):
     """Go through the batches that apply would make, each on the columns that the one before would leave."""
 
-    def __init__(self, view: FolderView, planned: PlannedTable) -> None:
+    def __init__(self, view: FolderView, planned: PlannedTable, *, compares: bool) -> None:
         self.view = view
         self.planned = planned
+        self._compares = compares
         self._entry: Entry | None = None
         self._standing: Standing | None = None  # as the batches that were foreseen leave it
         self._position: Mapping[str, int] = {}
@@ -243,7 +248,7 @@ class _Foreseeing(Course[PlannedTable]):
     ) -> None:
         """Add a batch; see that the first finds a place that is free, or ours, and say of snapshots what it changes."""
         planned, before, columns = self.planned, standing.columns, prepared.growth.columns
-        differences = planned.differences
+        differences, found = planned.differences, None
         if not planned.batches and not before:
             found = find_table(work.spark, work.ref)
             if found is None:
@@ -251,16 +256,15 @@ class _Foreseeing(Course[PlannedTable]):
             else:
                 foreign = work.options.allow_foreign_writes
                 refuse_others_table(work.table, work.lives, found, allow_forgetting=foreign)
-                if work.life.why == REBUILD:
-                    keys = spelled_keys(columns, work.source.policies.keys)
-                    differences = tell_difference(work, prepared, found, keys)
         elif not planned.batches and position and work.source.policies.snapshots:
             keys = spelled_keys(columns, work.source.policies.keys)
             differences = tell_snapshot(work, prepared, before, keys)
         verb = "creates the table" if len(work.lives) == 1 else REPLACES
         created = (f"{verb} with {len(columns)} columns",)
-        if work.life.why == REBUILD:
+        if work.life.why == REBUILD and found and to_pairs(found.columns) == to_pairs(columns):
             created = ("computes the table anew, and changes what differs",)
+            keys = spelled_keys(columns, work.source.policies.keys)
+            differences = tell_difference(work, prepared, keys) if self._compares else ""
         names = [landed.file.name for landed in prepared.landed]
         changes = prepared.growth.changes(before) if before else created
         if prepared.growth.rewritten:

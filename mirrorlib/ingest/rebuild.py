@@ -7,6 +7,7 @@ commit is a MERGE of differences. Undoing it is one more of those, as long as De
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,22 +21,23 @@ from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_made, find_location, find_table, open_log, refer
 from mirrorlib.errors import ForeignWriteError, JournalError
-from mirrorlib.events import Event, Observer, emit, unobserved
+from mirrorlib.events import STOPPED, Event, Observer, emit
 from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows
 from mirrorlib.ingest.batch.snapshot import stage_difference
 from mirrorlib.ingest.batch.spark_reader import Stage
-from mirrorlib.ingest.files.table_folder import open_folder
+from mirrorlib.ingest.files.continued_life import find_rebuilt
+from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.job import open_job
-from mirrorlib.ingest.options import Asked, Options
+from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.preview import plan_job
 from mirrorlib.ingest.report import StateReport
-from mirrorlib.ingest.reset import check_first, start_over
-from mirrorlib.ingest.run import apply_zone
+from mirrorlib.ingest.reset import start_over
+from mirrorlib.ingest.run import apply_job
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import REBUILD, Entry, Life, Policies, new_attempt
-from mirrorlib.landing.listing import TableFolder
-from mirrorlib.names import TableName, parse_name, sequence_name
+from mirrorlib.journal.entries import REBUILD, Life, new_attempt
+from mirrorlib.landing.listing import FolderListing, TableFolder
+from mirrorlib.names import WHOLE_FOLDER, TableName, parse_name, sequence_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 from mirrorlib.version import VERSION
@@ -83,24 +85,26 @@ def rebuild_table(
 
     """
     places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
-    journal = Journal(open_store(places.state), name)
+    journal, ended = Journal(open_store(places.state), name), list[Event]()
+    options = _check(journal, name, start_at)
+    zone = str(journal.read_status().get("zone") or journal.lives()[-1].zone)
+    job = replace(open_job(spark, zone, places, options, observe, lambda: bool(ended)), only=name)
+    foreseen = plan_job(replace(job, rebuilds=True, stop=lambda: False), compares=plan)
     if plan:
-        entry, first = _check(journal, name, start_at)
-        options = replace(Options(**_asked(entry.plan.policies, name)), start_at=first)
-        return plan_job(replace(open_job(spark, entry.plan.zone, places, options), rebuilds=True))
-    start_over(spark, places, name, partial(_begin, name, start_at), _REASON, kind=REBUILD)
-    entry = next(filter(None, map(journal.newest, reversed(journal.lives()))))
-    observe, ended = observe or unobserved, list[Event]()
-    return apply_zone(
-        spark,
-        entry.plan.zone,
-        target,
-        catalog=catalog,
-        state=state,
-        observe=partial(_observe, observe, ended),
-        stop=lambda: bool(ended),
-        **_asked(entry.plan.policies, name),
-    )
+        return foreseen
+    (told,) = foreseen.tables
+    if told.state in STOPPED or not told.batches:
+        msg = "the table cannot be computed anew, and is as it was"
+        step = "Start it over, which replaces its content by what the zone shows: mirrorlib reset"
+        raise JournalError(msg, table=table, file=told.file, found=told.reason, next_step=step)
+    first = options.start_at or 1
+    start_over(spark, places, name, partial(_begin, zone, first), _REASON, kind=REBUILD)
+    report = apply_job(replace(job, observe=partial(_observe, job.observe, ended)))
+    if not any(one.batches for one in report.tables):
+        msg = "the table has not been computed anew yet"
+        found = "; ".join(one.reason for one in report.tables)
+        raise JournalError(msg, table=table, found=found, next_step="Run mirrorlib apply.")
+    return report
 
 
 def _observe(observe: Observer, ended: list[Event], event: Event) -> None:
@@ -109,39 +113,71 @@ def _observe(observe: Observer, ended: list[Event], event: Event) -> None:
     observe(event)
 
 
-def _begin(name: TableName, start_at: int | None, journal: Journal) -> Life:
+def _begin(zone: str, first: int, journal: Journal) -> Life:
     """Begin the life, or return the one that has begun and applied nothing yet."""
     last = journal.lives()[-1]
-    begun = last.why == REBUILD and journal.newest(last) is None
-    if begun and start_at in {None, last.start_at}:
-        return last
-    entry, first = _check(journal, name, start_at)
-    return journal.begin_life(REBUILD, entry.plan.zone, last.ordinal + 1, first)
+    begun = last.why == REBUILD and journal.newest(last) is None and last.start_at == first
+    return last if begun else journal.begin_life(REBUILD, zone, last.ordinal + 1, first)
 
 
-def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[Entry, int]:
-    """Return the newest batch, and the first number, where all that was applied is there to be read again.
+def _check(journal: Journal, name: TableName, start_at: int | None) -> Options:
+    """Return the rules by which a table is to be computed anew, those of its newest batch, and the first file.
 
-    Raises `JournalError`: it is not, or its files cannot be told by numbers.
+    A file's columns were taken when it was applied, by whatever rule, so they are taken again.
+
+    Raises `JournalError`: nothing has been applied, or its files cannot be told by numbers, or are not there; or
+    `_metadata.json` says other things by now.
     """
     lives, table = journal.lives(), str(name)
-    entry = journal.newest_of(lives)
-    if entry is None or entry.done is None or not entry.position:
-        msg = "there is nothing to rebuild: no batch has been applied, or one is under way"
+    known = find_rebuilt(journal, lives)
+    newest = journal.newest_of(lives)
+    if known is None or (newest is not None and newest.done is None) or journal.is_gone(lives[-1]):
+        msg = "there is nothing to rebuild: nothing has been applied, or a batch is under way"
         raise JournalError(msg, table=table, next_step="Run mirrorlib apply once, and call again.")
+    life, entry = known
     policies = entry.plan.policies
-    if policies.by_time or policies.plain is not None or lives[-1].keeps:
+    if policies.by_time or policies.plain is not None or life.keeps:
         msg = "only a table whose files all have numbers can be rebuilt"
         step = f"Start it over, which replaces its content: mirrorlib reset TARGET {table}"
         raise JournalError(msg, table=table, next_step=step)
-    zone = open_store(entry.plan.zone)
-    start = start_at or lives[-1].start_at
-    check_first(zone.url, name, start)
-    listing = open_folder(zone, TableFolder(name=name, path=name.folder)).listing
-    for partition, last in entry.position.items():
+    options = Options(
+        insert_policy=policies.insert_policy,
+        ntz=policies.ntz,
+        quiet=policies.quiet,
+        conditional_updates=policies.conditional is not None,
+        readers=policies.readers,
+        partial_updates=policies.partial or "never",
+        snapshots=policies.snapshots,
+        start_at=start_at or life.start_at,
+    )
+    zone = open_store(str(journal.read_status().get("zone") or entry.plan.zone))
+    opened = open_folder(zone, TableFolder(name=name, path=name.folder))
+    asked = opened.metadata and policies_of(opened.metadata, opened.dialect, options)
+    if asked is None or asked != replace(policies, evolution=options.evolution):
+        msg = "_metadata.json says other things than when the newest batch was applied, or is gone"
+        step = f"Put it back, or start the table over: mirrorlib reset TARGET {table}"
+        raise JournalError(msg, table=table, file="_metadata.json", next_step=step)
+    _check_files(opened.listing, entry.position, options.start_at or 1, start_at, table)
+    return options
+
+
+def _check_files(
+    listing: FolderListing,
+    position: Mapping[str, int],
+    first: int,
+    asked: int | None,
+    table: str,
+) -> None:
+    """See that all files are there from the *first* on; one that was *asked* for need not have been applied."""
+    whole = listing.partitions.get(WHOLE_FOLDER, {})
+    if asked is not None and asked not in whole:
+        msg = "the table cannot begin with a number that is not there"
+        raise JournalError(msg, table=table, found=f"number {asked}")
+    for partition, last in position.items():
         there = listing.partitions.get(partition, {})
-        first = start if start > 1 else min(there, default=1)
-        missing = next((one for one in range(first, last + 1) if one not in there), None)
+        # Partition folders begin each for itself.
+        begin = first if partition == WHOLE_FOLDER or first == 1 else min(there, default=1)
+        missing = next((one for one in range(begin, last + 1) if one not in there), None)
         if missing is not None:
             msg = (
                 "the table cannot be rebuilt: a file that was applied is gone from the landing zone"
@@ -149,22 +185,6 @@ def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[Ent
             file = f"{partition}/{sequence_name(missing, 'parquet')}".removeprefix("/")
             step = "Bring it back, or publish a snapshot of the source, and begin with that: --start-at N"
             raise JournalError(msg, table=table, file=file, next_step=step)
-    return entry, start
-
-
-def _asked(policies: Policies, name: TableName) -> Asked:
-    """Ask for the rules that a batch was applied by."""
-    return {
-        "tables": [str(name)],
-        "insert_policy": policies.insert_policy,
-        "evolution": policies.evolution,
-        "ntz": policies.ntz,
-        "quiet": policies.quiet,
-        "conditional_updates": policies.conditional is not None,
-        "readers": policies.readers,
-        "partial_updates": policies.partial or "never",
-        "snapshots": policies.snapshots,
-    }
 
 
 def undo_rebuild(
@@ -190,7 +210,7 @@ def undo_rebuild(
     store = open_store(places.state)
     journal = Journal(store, name)
     lives = journal.lives()
-    entry = journal.newest_of(lives)
+    entry, was = journal.newest_of(lives), find_rebuilt(journal, lives[:-1])
     done = entry.done if entry and lives[-1].why == REBUILD and entry.plan.batch == 1 else None
     if entry is None or done is None or done.kind != "difference":
         msg = (
@@ -198,6 +218,9 @@ def undo_rebuild(
         )
         step = "See what was applied: mirrorlib ledger TARGET"
         raise JournalError(msg, table=str(name), next_step=step)
+    if was is None or was[1].position != entry.position or entry.plan.table_version is None:
+        msg = "the rebuild cannot be undone: it has taken files that were not applied before"
+        raise JournalError(msg, table=str(name), file=entry.plan.files[-1].name)
     with lock_table(spark, places, store, name, lambda: False), lend_session(spark) as session:
         ref = refer(places, name)
         log = open_log(session, ref, find_location(session, ref))
@@ -211,7 +234,7 @@ def undo_rebuild(
             what = f"version {since[0].version}: {since[0].operation}"
             raise ForeignWriteError(msg, table=str(name), found=what)
         source = find_feed_table(session, table_address(places, name), shown=name.shown)
-        rows = read_rows(session, source, entry.plan.table_version or 0)
+        rows = read_rows(session, source, done.version - 1)
         found = check_made(find_table(session, ref), str(name))
         stage = Stage(
             spark=session, state=store, folder=f"staged/{name.segment}/undo-{new_attempt()}"

@@ -137,11 +137,11 @@ def _begin_anew(journal: Journal, name: TableName, start_at: int) -> Life:
     except JournalError:  # plans were lost
         newest = None
     zone = newest.plan.zone if newest else last.zone
-    check_first(zone, name, start_at)
+    _check_first(zone, name, start_at)
     return journal.begin_life("reset", zone, last.ordinal + 1, start_at)
 
 
-def check_first(zone: str, name: TableName, start_at: int) -> None:
+def _check_first(zone: str, name: TableName, start_at: int) -> None:
     """See that a new life can begin with a number, so that no file would wait for ever for one that is gone."""
     table = str(name)
     try:

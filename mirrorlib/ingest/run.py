@@ -84,11 +84,13 @@ def apply_zone(
         MirrorError: the plan is not the one that was approved.
 
     """
+    options, place = read_asked(asked), Target.of(target, catalog=catalog, state=state)
+    return apply_job(open_job(spark, landing_zone, place, options, observe, stop), approve)
+
+
+def apply_job(job: Job, approve: str | None = None) -> ApplyReport:
+    """Bring the tables of a job up to date, as `apply` does."""
     began = time.perf_counter()
-    options = read_asked(asked)
-    job = open_job(
-        spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
-    )
     folders, gone, warnings = find_tables(job)
     if approve is not None:
         job = replace(job, approved=approve_tables(job, folders, gone, approve))
@@ -103,7 +105,7 @@ def apply_zone(
         in_flight.remove(folder)
         return report
 
-    reports = side_by_side(apply_next, folders, options.parallelism)
+    reports = side_by_side(apply_next, folders, job.options.parallelism)
     ended = [_report(job, name, partial(_end_gone, job, name)) for name in gone]
     return ApplyReport(
         landing_zone=job.zone.url,

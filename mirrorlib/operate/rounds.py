@@ -68,8 +68,8 @@ def told_of_trouble(before: str = "") -> Iterator[None]:
     try:
         yield
     except MirrorError as exc:
-        said = {"table": exc.table or "", "error": type(exc).__name__}
-        emit_state(before, state="failed", reason=str(exc), **said)
+        kind = type(exc).__name__
+        emit_state(before, state="failed", reason=str(exc), error=kind, table="")
         raise
     emit_state(before, state="current", reason="the run could begin", table="")
 

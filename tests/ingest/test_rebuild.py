@@ -161,6 +161,8 @@ def test_what_has_come_since_waits(fresh: Mirror) -> None:
     mirror.publish()
     mirror.table.garbage(6)
 
+    (planned,) = rebuild(mirror, plan=True).tables
+    assert (1, 4, "behind") == (planned.batches, planned.files, planned.state)
     (told,) = rebuild(mirror).tables
 
     assert ("behind", 4) == (told.state, told.position), told.reason
@@ -179,16 +181,116 @@ def test_a_snapshot_of_the_source_that_was_published_takes_the_place_of_all_befo
     mirror.table.file(rows, number=6)
     for number in range(1, 4):
         mirror.table.path(number).unlink()
-    with pytest.raises(JournalError, match="its first change files are gone"):
+    with pytest.raises(JournalError, match="a file that was applied is gone"):
         rebuild(mirror)
 
     (told,) = rebuild(mirror, start_at=6).tables
 
     assert ("current", 6) == (told.state, told.position), told.reason
+    with pytest.raises(JournalError, match="cannot be undone: it has taken files"):
+        undo(mirror)
     assert {(1, "source 1"), (5, "source 5")} == {
         (r["id"], r["v"])
         for r in mirror.spark.read.format("delta").load(str(mirror.path)).collect()
     }
+
+
+def test_no_other_table_is_touched(spark: SparkSession, zone: ZoneWriter, target: str) -> None:
+    """Neither one of its name in a schema, nor one that its name would match as a pattern."""
+    names = ("orders", "dbo/orders", "x[ab]", "xa")
+    for name in names:
+        schema, _, table = name.rpartition("/")
+        zone.table(table, keys=["id"], schema=schema or None).file([{"id": 1, "v": "a"}])
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    for name in names:
+        spark.sql(f"UPDATE delta.`{target}/{name}` SET v = 'b'")
+        schema, _, table = name.rpartition("/")
+        zone.table(table, keys=["id"], schema=schema or None).file([{"id": 2, "v": "a"}], number=2)
+
+    for name in ("orders", "x[ab]"):
+        (planned,) = mirrorlib.rebuild(spark, target, name, plan=True).tables
+        (told,) = mirrorlib.rebuild(spark, target, name).tables
+        assert ([name] * 2, 1, "behind") == ([planned.table, told.table], planned.files, told.state)
+
+    found = {n: spark.read.format("delta").load(f"{target}/{n}").collect() for n in names}
+    assert {"orders": "a", "dbo/orders": "b", "x[ab]": "a", "xa": "b"} == {
+        n: rows[0]["v"] for n, rows in found.items()
+    }
+
+
+def test_other_files_or_rules_than_were_applied_are_refused(fresh: Mirror) -> None:
+    """By name, before anything begins; the mirror goes on as it would have."""
+    mirror = damaged(fresh)
+    content = mirror.table.path(2).read_bytes()
+    lives = list((mirror.journal / "lives").iterdir())
+    for damage, words in (
+        (
+            lambda: mirror.table.replace(2, [{"id": 9, "v": "other"}], [0]),
+            "is not what batch 1 has applied",
+        ),
+        (lambda: mirror.table.path(2).write_bytes(b"no parquet"), "not whole Parquet"),
+    ):
+        damage()
+        assert words in str(rebuild(mirror, plan=True))
+        with pytest.raises(JournalError, match=words):
+            rebuild(mirror)
+        mirror.table.path(2).write_bytes(content)
+    metadata = mirror.table.folder / "_metadata.json"
+    said = metadata.read_text()
+    metadata.write_text(said.replace('"id"', '"v"'))
+    for plan in (True, False):
+        with pytest.raises(JournalError, match=r"_metadata.json says other things"):
+            rebuild(mirror, plan=plan)
+    metadata.write_text(said)
+    with pytest.raises(JournalError, match="number that is not there"):
+        rebuild(mirror, start_at=5)
+
+    assert lives == list((mirror.journal / "lives").iterdir())
+    assert rebuild(mirror).ok
+    mirror.assert_holds()
+
+
+def test_partition_folders_begin_each_for_itself(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Of a life that began behind files of one, too."""
+    table = zone.table("parts", keys=["id"], metadata={"isPartitionEnabled": True})
+    for part, numbers in (("p=1", range(3, 6)), ("p=2", range(1, 3))):
+        for number in numbers:
+            table.file(
+                [{"id": number * 10 + int(part[-1]), "v": "a"}], number=number, partition=part
+            )
+    assert mirrorlib.apply(spark, str(zone), target, start_at=3).ok
+    rows = spark.read.format("delta").load(f"{target}/parts")
+    before = sorted(rows.collect())
+    spark.sql(f"UPDATE delta.`{target}/parts` SET v = 'b'")
+
+    (told,) = mirrorlib.rebuild(spark, target, "parts").tables
+
+    assert ("current", {"p=1": 5, "p=2": 2}) == (told.state, told.position), told.reason
+    assert before == sorted(spark.read.format("delta").load(f"{target}/parts").collect())
+
+
+def test_what_somebody_wrote_meanwhile_outlives_an_undo(fresh: Mirror) -> None:
+    """Whatever the rebuild has made of it, its undoing gives back what was there right before."""
+    mirror = damaged(fresh)
+    insert = at("plan", "after", lambda: mirror.do("INSERT INTO {t} VALUES (50, 'theirs')"))
+    assert rebuild(mirror, observe=insert).ok
+
+    undo(mirror)
+
+    assert 1 == mirror.spark.read.format("delta").load(str(mirror.path)).where("id = 50").count()
+
+
+def test_a_rebuild_that_was_killed_can_be_foreseen(fresh: Mirror) -> None:
+    """As long as it has planned nothing."""
+    mirror = damaged(fresh)
+    with pytest.raises(Killed):
+        rebuild(mirror, observe=at("plan", "before", die))
+
+    (planned,) = rebuild(mirror, plan=True).tables
+
+    assert (1, 4) == (planned.batches, planned.files)
 
 
 def test_it_can_be_undone_until_something_else_is_committed(fresh: Mirror) -> None:
@@ -240,6 +342,7 @@ def test_other_columns_are_replaced_whole(fresh: Mirror) -> None:
     mirror = damaged(fresh)
     mirror.do("ALTER TABLE {t} ADD COLUMNS (w string)")
 
+    assert "replaces the table" in str(rebuild(mirror, plan=True))
     (told,) = rebuild(mirror).tables
 
     assert ["overwrite"] == [batch.kind for batch in told.batches], told.reason

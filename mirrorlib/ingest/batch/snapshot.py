@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.difference import difference
 from mirrorlib.commit.stage import stage_frame
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged
-from mirrorlib.delta.columns import Columns, find_column, to_pairs
-from mirrorlib.delta.table import Found, TableRef, read_table
+from mirrorlib.delta.columns import Columns, find_column
+from mirrorlib.delta.table import TableRef, read_table
 from mirrorlib.errors import ForeignWriteError, SnapshotError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.open_batch import Prepared
@@ -103,12 +103,12 @@ def stage_difference(
     return stage_frame(stage.spark, stage.state, path, changes, by, ops), by
 
 
-def tell_difference(work: Work, prepared: Prepared, found: Found, keys: Sequence[str]) -> str:
+def tell_difference(work: Work, prepared: Prepared, keys: Sequence[str]) -> str:
     """Say what `stage_difference` will change, and write nothing; "" where that is told only by what is written."""
     stage = Stage(spark=work.spark, state=work.state, folder="")  # for nothing to be written to
     whole = prepared.newest if work.source.policies.snapshots else prepared
     rows = read_whole(stage, work.source, whole, keys)
-    if rows is None or to_pairs(found.columns) != to_pairs(prepared.growth.columns):
+    if rows is None:
         return ""
     changes, _ = _differ(stage, work.ref, rows, keys)
     count = {op: rows for op, rows in changes.groupBy(OP).count().collect()}  # noqa: C416

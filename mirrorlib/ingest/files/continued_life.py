@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from mirrorlib.errors import FileChangedError
 from mirrorlib.ingest.files.history import History
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import REBUILD, Entry, Life
@@ -45,6 +46,15 @@ def applied_entries(journal: Journal, life: Life, newest: Entry | None) -> Itera
             yield one
 
 
+def find_rebuilt(journal: Journal, lives: Sequence[Life]) -> tuple[Life, Entry] | None:
+    """Return the life that a rebuild computes anew, the newest one that has applied anything, and its newest batch."""
+    for life in reversed(lives):
+        entry = journal.newest(life)
+        if entry is not None and entry.position:
+            return life, entry
+    return None
+
+
 def rebuilt_position(journal: Journal, lives: Sequence[Life]) -> Mapping[str, int] | None:
     """Return up to where a life that rebuilds its table has to go at once; None for a life that does not.
 
@@ -52,9 +62,27 @@ def rebuilt_position(journal: Journal, lives: Sequence[Life]) -> Mapping[str, in
     """
     if not lives or lives[-1].why != REBUILD:
         return None
-    entries = (journal.newest(life) for life in reversed(lives[:-1]))
-    found = next((entry.position for entry in entries if entry and entry.position), {})
-    return {partition: max(number, lives[-1].start_at) for partition, number in found.items()}
+    found = find_rebuilt(journal, lives[:-1])
+    position = found[1].position if found else {}
+    if position.keys() <= {WHOLE_FOLDER}:
+        return {at: max(number, lives[-1].start_at) for at, number in position.items()}
+    return position
+
+
+def refuse_replaced(
+    journal: Journal, lives: Sequence[Life], fingerprints: Mapping[str, str], table: str
+) -> None:
+    """See that files, by what they hold, are those that the life before a rebuild has applied under their names."""
+    found = find_rebuilt(journal, lives[:-1])
+    for one in applied_entries(journal, *found) if found else ():
+        for planned in one.plan.files:
+            holds = fingerprints.get(planned.name, planned.fingerprint)
+            if planned.fingerprint and holds != planned.fingerprint:
+                msg = (
+                    f"the change file is not what batch {one.plan.batch} has applied under its name"
+                )
+                step = "Put it back as it was, and rebuild then; or start over by what is there: mirrorlib reset"
+                raise FileChangedError(msg, table=table, file=planned.name, next_step=step)
 
 
 def position_behind(names: Iterable[str], count: int, metadata: TableMetadata) -> dict[str, int]:
