@@ -21,7 +21,7 @@ from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_made, find_location, find_table, open_log, refer
 from mirrorlib.errors import ForeignWriteError, JournalError
-from mirrorlib.events import STOPPED, Event, Observer, emit
+from mirrorlib.events import Event, Observer, emit
 from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows
 from mirrorlib.ingest.batch.snapshot import stage_difference
@@ -32,7 +32,7 @@ from mirrorlib.ingest.job import open_job
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.preview import plan_job
 from mirrorlib.ingest.report import StateReport
-from mirrorlib.ingest.reset import start_over
+from mirrorlib.ingest.reset import lives_in, start_over
 from mirrorlib.ingest.run import apply_job
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import REBUILD, Life, new_attempt
@@ -93,7 +93,7 @@ def rebuild_table(
     if plan:
         return foreseen
     (told,) = foreseen.tables
-    if told.state in STOPPED or not told.batches:
+    if not told.batches:
         msg = "the table cannot be computed anew, and is as it was"
         step = "Start it over, which replaces its content by what the zone shows: mirrorlib reset"
         raise JournalError(msg, table=table, file=told.file, found=told.reason, next_step=step)
@@ -128,7 +128,7 @@ def _check(journal: Journal, name: TableName, start_at: int | None) -> Options:
     Raises `JournalError`: nothing has been applied, or its files cannot be told by numbers, or are not there; or
     `_metadata.json` says other things by now.
     """
-    lives, table = journal.lives(), str(name)
+    lives, table = lives_in(journal, name), str(name)
     known = find_rebuilt(journal, lives)
     newest = journal.newest_of(lives)
     if known is None or (newest is not None and newest.done is None) or journal.is_gone(lives[-1]):
@@ -209,7 +209,7 @@ def undo_rebuild(
     places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
     store = open_store(places.state)
     journal = Journal(store, name)
-    lives = journal.lives()
+    lives = lives_in(journal, name)
     entry, was = journal.newest_of(lives), find_rebuilt(journal, lives[:-1])
     done = entry.done if entry and lives[-1].why == REBUILD and entry.plan.batch == 1 else None
     if entry is None or done is None or done.kind != "difference":

@@ -109,10 +109,7 @@ def start_over(
     """
     store = open_store(places.state)
     journal = Journal(store, name)
-    if not journal.lives():
-        msg = "the target has no such table"
-        step = "See its tables with: mirrorlib status TARGET"
-        raise JournalError(msg, table=str(name), next_step=step)
+    lives_in(journal, name)
     if (marker := store.read(STATE_FILE)) is not None:
         check_owner(store, marker, places.owner)
     with lock_table(spark, places, store, name, lambda: False):
@@ -128,6 +125,15 @@ def start_over(
     text = "%(table)s: %(reason)s"
     emit("reset", text, table=name.shown, kind=kind, reason=reason, zone=life.zone)
     return life
+
+
+def lives_in(journal: Journal, name: TableName) -> tuple[Life, ...]:
+    """Return a table's lives; `JournalError` where the target has no such table."""
+    if lives := journal.lives():
+        return lives
+    msg = "the target has no such table"
+    step = "See its tables with: mirrorlib status TARGET"
+    raise JournalError(msg, table=str(name), next_step=step)
 
 
 def _begin_anew(journal: Journal, name: TableName, start_at: int) -> Life:
