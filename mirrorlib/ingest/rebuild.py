@@ -21,7 +21,7 @@ from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_made, find_location, find_table, open_log, refer
 from mirrorlib.errors import ForeignWriteError, JournalError
-from mirrorlib.events import Event, Observer, emit
+from mirrorlib.events import Event, Observer, emit, unobserved
 from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows
 from mirrorlib.ingest.batch.snapshot import stage_difference
@@ -89,7 +89,8 @@ def rebuild_table(
     options = _check(journal, name, start_at)
     zone = str(journal.read_status().get("zone") or journal.lives()[-1].zone)
     job = replace(open_job(spark, zone, places, options, observe, lambda: bool(ended)), only=name)
-    foreseen = plan_job(replace(job, rebuilds=True, stop=lambda: False), compares=plan)
+    quiet = replace(job, rebuilds=True, observe=unobserved, stop=lambda: False)
+    foreseen = plan_job(quiet, compares=plan)
     if plan:
         return foreseen
     (told,) = foreseen.tables
