@@ -28,17 +28,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Features that ask nothing of a commit which only adds files.
-_ASKS_NOTHING = frozenset(
-    {
-        "appendOnly",
-        "changeDataFeed",
-        "clustering",
-        "deletionVectors",
-        "domainMetadata",
-        "invariants",
-    }
-    | {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-)
+_ASKS_NOTHING = frozenset({
+    "appendOnly", "changeDataFeed", "clustering", "deletionVectors", "domainMetadata", "invariants",
+    "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck",
+})  # fmt: skip
 _LONGEST = 32  # bytes of a text in statistics: writers cut longer ones
 
 

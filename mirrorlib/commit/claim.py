@@ -26,12 +26,12 @@ from mirrorlib.delta.log import Commit, TableLog
 from mirrorlib.delta.properties import CLAIM, set_properties
 from mirrorlib.delta.sessions import carries_marks, file_reader
 from mirrorlib.journal.entries import new_attempt
+from mirrorlib.store import Store, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.delta.table import TableRef
-    from mirrorlib.store import Store
 
 _COLUMN = "_mirror_claim"
 _PROCESS = new_attempt()
@@ -65,8 +65,8 @@ class Claim:
         from pyspark.sql import functions as f
 
         self.state.put_new(self._path, _claim_file())
-        listed = self.state.list_folder(self.folder)
-        others = [file.path for file in (listed.files if listed else ()) if file.path != self._path]
+        listed = contents(self.state, self.folder).files
+        others = [file.path for file in listed if file.path != self._path]
         for path in others:
             self.state.delete(path)
         if others:

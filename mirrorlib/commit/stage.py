@@ -15,11 +15,10 @@ import pyarrow.parquet as pq
 
 from mirrorlib.commit.staged import ADD, OP, Staged
 from mirrorlib.delta.sessions import file_reader
+from mirrorlib.store import Store, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from mirrorlib.store import Store
 
 _RANGED = frozenset({"tinyint", "smallint", "int", "bigint"})  # Parquet, Arrow and Spark agree
 
@@ -40,8 +39,7 @@ def stage_frame(
     from pyspark.sql import types as t
 
     frame.write.parquet(store.uri(path))
-    folder = store.list_folder(path)
-    files = [file for file in (folder.files if folder else ()) if file.name.endswith(".parquet")]
+    files = [file for file in contents(store, path).files if file.name.endswith(".parquet")]
     footers = []
     for file in files:
         with store.open_file(file.path) as handle:

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirrorlib.delta.properties import CLAIM, PAUSED
 from mirrorlib.journal.plan_log import read_object
+from mirrorlib.store import Store, StoredFile, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from mirrorlib.store import Store, StoredFile
 
 # Operations that change no row: what they write may stand between two batches of ours.
 _HARMLESS = frozenset({
@@ -138,9 +137,8 @@ def commit_path(version: int) -> str:
 
 def list_log(table: Store) -> LogFiles:
     """List a table's log, by the store of its folder; it is empty where there is no table."""
-    listed = table.list_folder(LOG)
     found = LogFiles({}, {})
-    for file in sorted(listed.files, key=lambda file: file.name) if listed else ():
+    for file in contents(table, LOG).files:
         number, _, rest = file.name.partition(".")
         if len(number) == _DIGITS and number.isdecimal():
             if rest == "json":

@@ -18,7 +18,7 @@ from mirrorlib.delta.properties import READERS_PROPERTY, VECTORS, Described
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName
-from mirrorlib.store import open_store
+from mirrorlib.store import contents, open_store
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
@@ -169,11 +169,11 @@ def drop_table(spark: SparkSession, ref: TableRef) -> None:
         spark.sql(f"DROP TABLE IF EXISTS {ref.sql}")
         return
     store = open_store(ref.path)
-    there = store.list_folder("")
-    for folder in there.folders if there else ():
+    there = contents(store, "")
+    for folder in there.folders:
         if folder != LOG:  # last: what is left without it is nobody's table
             store.delete_folder(folder)
-    for file in there.files if there else ():
+    for file in there.files:
         store.delete(file.path)
     store.delete_folder(LOG)
     store.delete_folder("")

@@ -17,7 +17,7 @@ from mirrorlib.journal.entries import now
 from mirrorlib.journal.plan_log import FORMAT, check_format, json_bytes
 from mirrorlib.keys.read import KeysStep
 from mirrorlib.keys.value import Keys
-from mirrorlib.store import Store, open_store
+from mirrorlib.store import Store, contents, open_store
 from mirrorlib.tabular import Report
 
 _FOLDER = "derived"
@@ -114,8 +114,7 @@ def write_record(place: TablePlace, report: DeriveReport) -> None:
 
 def read_records(state: Store) -> Iterator[dict[str, Any]]:
     """Give what is told of the derived tables whose state is in a folder; what cannot be read is left out."""
-    listed = state.list_folder(_FOLDER)
-    for file in listed.files if listed else ():
+    for file in contents(state, _FOLDER).files:
         with contextlib.suppress(JournalError):
             record = check_format(state.read(file.path), file.path)
             if record.keys() >= _MEMBERS:

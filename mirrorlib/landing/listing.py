@@ -31,7 +31,7 @@ from mirrorlib.names import (
     refuse_uncarriable,
     sequence_number,
 )
-from mirrorlib.store import Store, StoredFile
+from mirrorlib.store import Store, StoredFile, contents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +122,9 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
 def _in_schema(zone: Store, folder: str) -> list[TableFolder]:
     schema = folder.removesuffix(SCHEMA_SUFFIX)
     try:
-        inner = zone.list_folder(folder)
+        tables = contents(zone, folder).folders
     except StoreError as exc:
         return [TableFolder(name=TableName(schema, "*"), path=folder, refusal=exc, unlisted=True)]
-    tables = inner.folders if inner else ()
     return [_folder(TableName(schema, table)) for table in tables if not is_ignored(table)]
 
 
@@ -144,13 +143,12 @@ def shows_tables(zone: Store) -> bool:
 
 def see_folder(zone: Store, folder: TableFolder) -> FolderContent:
     """List one table folder."""
-    listed = zone.list_folder(folder.path)
-    files = listed.files if listed else ()
+    listed = contents(zone, folder.path)
     return FolderContent(
-        metadata=next((file for file in files if file.name == METADATA_NAME), None),
-        files=tuple(file for file in files if not is_ignored(file.name)),
-        folders=listed.folders if listed else (),
-        links=listed.links if listed else (),
+        metadata=next((file for file in listed.files if file.name == METADATA_NAME), None),
+        files=tuple(file for file in listed.files if not is_ignored(file.name)),
+        folders=listed.folders,
+        links=listed.links,
     )
 
 

@@ -22,7 +22,7 @@ from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.options import RETENTION, Cleanup
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry
-from mirrorlib.store import Store, StoredFile
+from mirrorlib.store import Store, StoredFile, contents
 
 PLACES: dict[Cleanup, str] = {"move": "_ProcessedFiles", "delete": "_FilesReadyToDelete"}
 _LOG = logging.getLogger(__name__)
@@ -71,8 +71,7 @@ def _finished(opened: OpenedFolder, entry: Entry) -> Iterator[StoredFile]:
 
 
 def _remove_old(zone: Store, place: str, today: date, days: int) -> None:
-    listed = zone.list_folder(place)
-    for name in listed.folders if listed else ():
+    for name in contents(zone, place).folders:
         with contextlib.suppress(ValueError):  # another name is not ours
             if today - date.fromisoformat(name) > timedelta(days=days):
                 zone.delete_folder(f"{place}/{name}")

@@ -31,7 +31,7 @@ from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME
 from mirrorlib.landing.metadata.lenient import NotJsonError, read_lenient
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_uncarriable, refuse_unmatched
-from mirrorlib.store import PathOrUrl, Store, StoredFile, open_store
+from mirrorlib.store import PathOrUrl, Store, StoredFile, contents, open_store
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
 _TABLES_AT_ONCE = 8
@@ -103,12 +103,10 @@ def _review_zone(zone: Store, folders: Sequence[TableFolder]) -> tuple[Finding, 
 
 def _review_levels(zone: Store, found: Findings) -> None:
     """Name the files that lie above the table folders."""
-    top = zone.list_folder("")
-    folders = top.folders if top else ()
-    schemas = [f for f in folders if f.endswith(SCHEMA_SUFFIX) and not is_ignored(f)]
+    top = contents(zone, "")
+    schemas = [f for f in top.folders if f.endswith(SCHEMA_SUFFIX) and not is_ignored(f)]
     for folder in ("", *schemas):
-        listed = zone.list_folder(folder) if folder else top
-        for file in listed.files if listed else ():
+        for file in (contents(zone, folder) if folder else top).files:
             shown = f"{folder}/{file.name}".lstrip("/")
             if file.name.casefold() == PARTNER_FILE.casefold():
                 if folder:

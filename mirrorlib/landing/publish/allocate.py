@@ -44,7 +44,7 @@ from mirrorlib.landing.publish.claims import (
 )
 from mirrorlib.landing.publish.published import PublishedFile
 from mirrorlib.names import sequence_name
-from mirrorlib.store import Store
+from mirrorlib.store import Store, contents
 
 LOG = logging.getLogger(__name__)
 _ABANDONED = timedelta(days=7)  # content without a claim for so long has no writer any more
@@ -243,8 +243,7 @@ def _is_complete(zone: Store, path: str, claim: Claim) -> bool:
 
 def _sweep(zone: Store, place: FileSequence) -> None:
     """Remove what writers left that died before they had a number. The newest claim is fulfilled now."""
-    listed = zone.list_folder(place.state("staged"))
-    for file in listed.files if listed else ():
+    for file in contents(zone, place.state("staged")).files:
         if datetime.now(UTC) - file.modified > _ABANDONED:
             zone.delete(file.path)
 

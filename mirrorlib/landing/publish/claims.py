@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field, replace
 from mirrorlib.errors import StoreError
 from mirrorlib.landing.publish.known import FORMAT, STATE, json_bytes, read_own
 from mirrorlib.names import sequence_name, sequence_number
-from mirrorlib.store import Store
+from mirrorlib.store import Store, contents
 from mirrorlib.version import VERSION
 
 
@@ -106,8 +106,7 @@ def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | N
 
 def largest_number(zone: Store, folder: str) -> int:
     """Return the largest number that a file of a folder is named by; 0 when none is."""
-    listed = zone.list_folder(folder)
-    names = [file.name for file in listed.files] if listed else []
+    names = (file.name for file in contents(zone, folder).files)
     return max((sequence_number(name) or 0 for name in names), default=0)
 
 

@@ -30,7 +30,7 @@ from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, sequence_number
 from mirrorlib.operate.replay import list_places, open_planned
 from mirrorlib.operate.status import status_of
-from mirrorlib.store import Store, open_store
+from mirrorlib.store import Store, contents, open_store
 from mirrorlib.tabular import Report, shown_moment
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ class Past:
         self.newest = next(filter(None, found), None)  # batch, of the newest life that has one
         said = self.journal.read_status().get("zone")
         self.zone = open_store(said or (self.newest.plan.zone if self.newest else state.url))
-        listed = state.list_folder(FOLDER)
-        names = [TableName.from_segment(one).table for one in (listed.folders if listed else ())]
+        names = [TableName.from_segment(one).table for one in contents(state, FOLDER).folders]
         registries = [Registry(state, consumer, name) for consumer in names]
         self._streams = [(one, stream) for one in registries for stream in one.all_streams()]
         self._window = cache(Registry.entry)
