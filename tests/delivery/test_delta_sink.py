@@ -1111,6 +1111,7 @@ def operations(receiver: Receiver) -> list[str]:
     return [row["operation"] for row in sorted(kept, key=lambda row: row["version"])]
 
 
+@pytest.mark.thorough
 def test_a_small_copy_is_written_anew(spark: SparkSession, tmp_path: Path) -> None:
     """Rows that come, change and go, keys that are NULL, the last row of all, and the first after it."""
     source = Source(spark, tmp_path, ALL_TYPES)

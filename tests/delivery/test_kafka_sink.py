@@ -357,6 +357,7 @@ POINTS = (
 )
 
 
+@pytest.mark.thorough
 def test_whatever_ends_the_runner_each_window_is_seen_once(
     broker: Any, spark: SparkSession, history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -730,6 +730,7 @@ def test_bad_input_is_refused_by_table_and_column(windows: Windows) -> None:
 # With the runner, from real tables to real mirrors.
 
 
+@pytest.mark.thorough
 def test_a_mirror_of_the_export_of_a_mirror_is_the_mirror(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def changes(mirror: Mirror, after: int) -> Counter[tuple[str, int, str]]:
 
 
 @pytest.mark.smoke
+@pytest.mark.thorough("large")
 @pytest.mark.parametrize("road", ["small", "large"])
 def test_nothing_but_what_differs_changes(
     fresh: Mirror, road: str, monkeypatch: pytest.MonkeyPatch
@@ -140,6 +141,7 @@ def test_killed_at_any_step_the_next_apply_ends_it(fresh: Mirror, step: str, whe
     mirror.assert_feed()
 
 
+@pytest.mark.thorough
 def test_called_again_it_goes_on(fresh: Mirror) -> None:
     """With the life that was begun; and once more, nothing differs."""
     mirror = damaged(fresh)
@@ -206,6 +208,7 @@ def test_a_snapshot_of_the_source_that_was_published_takes_the_place_of_all_befo
     }
 
 
+@pytest.mark.thorough
 def test_no_other_table_is_touched(spark: SparkSession, zone: ZoneWriter, target: str) -> None:
     """Neither one of its name in a schema, nor one that its name would match as a pattern."""
     names = ("orders", "dbo/orders", "x[ab]", "xa")
@@ -282,6 +285,7 @@ def test_partition_folders_begin_each_for_itself(
     assert before == sorted(spark.read.format("delta").load(f"{target}/parts").collect())
 
 
+@pytest.mark.thorough
 def test_what_somebody_wrote_meanwhile_outlives_an_undo(fresh: Mirror) -> None:
     """Whatever the rebuild has made of it, its undoing gives back what was there right before."""
     mirror = damaged(fresh)
