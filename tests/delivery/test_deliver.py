@@ -176,7 +176,7 @@ class StoppedError(BaseException):
     """What no handler catches: the runner is gone."""
 
 
-@pytest.mark.thorough("True")
+@pytest.mark.thorough
 @pytest.mark.parametrize("tells", [True, False])
 def test_whatever_stops_the_runner_the_same_window_is_delivered_again(
     source: Source, *, tells: bool
@@ -687,6 +687,7 @@ def test_net_windows_are_folded(source: Source) -> None:
     assert source.sink.windows()[-1]["rows"] == []
 
 
+@pytest.mark.thorough
 def test_vacuum_leaves_what_a_consumer_has_still_to_read(source: Source) -> None:
     """A table is refused while somebody needs what would go; the check says the same."""
     source.export()

@@ -72,6 +72,7 @@ def sheet(spark: SparkSession, zone: ZoneWriter, target: str) -> Sheet:
     return mirror
 
 
+@pytest.mark.thorough
 def test_a_blank_in_a_name_keeps_no_type_from_changing(sheet: Sheet) -> None:
     """Feed off, rows in the new type, feed on: three commits that change no row, and none of them is in the feed."""
     sheet.apply()
@@ -129,7 +130,7 @@ def test_killed_at_any_commit_of_it_the_next_run_ends_the_same(
     assert multiset(read_rows(sheet.spark, sheet.path)) == rows
 
 
-@pytest.mark.thorough("files")
+@pytest.mark.thorough
 @pytest.mark.parametrize("to", ["delta", "files"])
 def test_consumers_go_over_it(sheet: Sheet, tmp_path: Path, to: str) -> None:
     """A copy takes the wider type and every change beside it; one of files begins a part of that type."""

@@ -157,6 +157,7 @@ def test_called_again_it_goes_on(fresh: Mirror) -> None:
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_what_has_come_since_waits(fresh: Mirror) -> None:
     """Also a file that cannot be read, or that waits for another."""
     mirror = damaged(fresh)
@@ -340,6 +341,7 @@ def test_what_was_committed_since_is_not_undone(fresh: Mirror) -> None:
     mirror.assert_failed("ForeignWriteError", "WRITE")
 
 
+@pytest.mark.thorough
 def test_rows_that_are_gone_are_not_given_back(fresh: Mirror) -> None:
     """After a vacuum, that is said; the table stays as it is."""
     mirror = damaged(fresh)

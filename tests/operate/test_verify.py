@@ -111,6 +111,7 @@ def test_whatever_was_done_to_a_table_is_named(
     assert "not verified: narrower: column v: the table lacks a column" in str(after)
 
 
+@pytest.mark.thorough
 def test_files_that_are_gone_are_said_by_name(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
