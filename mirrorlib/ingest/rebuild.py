@@ -7,7 +7,7 @@ commit is a MERGE of differences. Undoing it is one more of those, as long as De
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from mirrorlib.commit.merge import commit_staged
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.lock import lock_table
+from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_made, find_location, find_table, open_log, refer
 from mirrorlib.errors import ForeignWriteError, JournalError
@@ -35,7 +36,7 @@ from mirrorlib.ingest.report import StateReport
 from mirrorlib.ingest.reset import lives_in, start_over
 from mirrorlib.ingest.run import apply_job
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import REBUILD, Life, new_attempt
+from mirrorlib.journal.entries import REBUILD, Done, Entry, Life, new_attempt
 from mirrorlib.landing.listing import FolderListing, TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, parse_name, sequence_name
 from mirrorlib.store import PathOrUrl, open_store
@@ -86,8 +87,7 @@ def rebuild_table(
     """
     places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
     journal, ended = Journal(open_store(places.state), name), list[Event]()
-    options = _check(journal, name, start_at)
-    zone = str(journal.read_status().get("zone") or journal.lives()[-1].zone)
+    zone, options = _check(journal, name, start_at)
     job = replace(open_job(spark, zone, places, options, observe, lambda: bool(ended)), only=name)
     quiet = replace(job, rebuilds=True, observe=unobserved, stop=lambda: False)
     foreseen = plan_job(quiet, compares=plan)
@@ -121,8 +121,8 @@ def _begin(zone: str, first: int, journal: Journal) -> Life:
     return last if begun else journal.begin_life(REBUILD, zone, last.ordinal + 1, first)
 
 
-def _check(journal: Journal, name: TableName, start_at: int | None) -> Options:
-    """Return the rules by which a table is to be computed anew, those of its newest batch, and the first file.
+def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[str, Options]:
+    """Return the zone and the rules by which a table is to be computed anew, those of its newest batch.
 
     A file's columns were taken when it was applied, by whatever rule, so they are taken again.
 
@@ -151,15 +151,15 @@ def _check(journal: Journal, name: TableName, start_at: int | None) -> Options:
         snapshots=policies.snapshots,
         start_at=start_at or life.start_at,
     )
-    zone = open_store(str(journal.read_status().get("zone") or entry.plan.zone))
-    opened = open_folder(zone, TableFolder(name=name, path=name.folder))
+    zone = str(journal.read_status().get("zone") or entry.plan.zone)
+    opened = open_folder(open_store(zone), TableFolder(name=name, path=name.folder))
     asked = opened.metadata and policies_of(opened.metadata, opened.dialect, options)
     if asked is None or asked != replace(policies, evolution=options.evolution):
         msg = "_metadata.json says other things than when the newest batch was applied, or is gone"
         step = f"Put it back, or start the table over: mirrorlib reset TARGET {table}"
         raise JournalError(msg, table=table, file="_metadata.json", next_step=step)
     _check_files(opened.listing, entry.position, options.start_at or 1, start_at, table)
-    return options
+    return zone, options
 
 
 def _check_files(
@@ -209,8 +209,35 @@ def undo_rebuild(
     """
     places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
     store = open_store(places.state)
-    journal = Journal(store, name)
-    lives = lives_in(journal, name)
+    life, entry, done = _find_undoable(Journal(store, name), name)
+    with lock_table(spark, places, store, name, lambda: False), lend_session(spark) as session:
+        ref = refer(places, name)
+        log = open_log(session, ref, find_location(session, ref))
+        newest = log.newest(at_least=done.version) or done.version
+        if _is_undone(log.commits(done.version, newest), str(name)):
+            return
+        source = find_feed_table(session, table_address(places, name), shown=name.shown)
+        rows = read_rows(session, source, done.version - 1)
+        found = check_made(find_table(session, ref), str(name))
+        folder = f"staged/{name.segment}/undo-{new_attempt()}"
+        stage = Stage(spark=session, state=store, folder=folder)
+        try:
+            keys = spelled_keys(found.columns, entry.plan.policies.keys)
+            staged, by = stage_difference(stage, ref, rows, keys)
+            facts = {"life": life.uuid, "batch": None, "outcome": _UNDONE, "mirrorlib": VERSION}
+            claim = claim_table(session, ref, log, store, newest, f"mirrorlib:apply:{name}")
+            mark = Mark(app_id=f"{life.app_id}:undo", version=1, facts=facts, claim=claim)
+            commit_staged(session, ref, staged, found.columns, by, mark, table_bytes=found.bytes)
+        finally:
+            store.delete_folder(folder)
+    reason = "Its rebuild was undone."
+    text = "%(table)s: %(reason)s"
+    emit("reset", text, table=name.shown, kind="undo", reason=reason, zone=life.zone)
+
+
+def _find_undoable(journal: Journal, name: TableName) -> tuple[Life, Entry, Done]:
+    """Return the life of a rebuild that can be undone, and its batch; `JournalError` where there is none."""
+    lives, table = lives_in(journal, name), str(name)
     entry, was = journal.newest_of(lives), find_rebuilt(journal, lives[:-1])
     done = entry.done if entry and lives[-1].why == REBUILD and entry.plan.batch == 1 else None
     if entry is None or done is None or done.kind != "difference":
@@ -218,48 +245,20 @@ def undo_rebuild(
             "there is no rebuild to undo: the newest batch is none, or has replaced the table whole"
         )
         step = "See what was applied: mirrorlib ledger TARGET"
-        raise JournalError(msg, table=str(name), next_step=step)
+        raise JournalError(msg, table=table, next_step=step)
     if was is None or was[1].position != entry.position or entry.plan.table_version is None:
         msg = "the rebuild cannot be undone: it has taken files that were not applied before"
-        raise JournalError(msg, table=str(name), file=entry.plan.files[-1].name)
-    with lock_table(spark, places, store, name, lambda: False), lend_session(spark) as session:
-        ref = refer(places, name)
-        log = open_log(session, ref, find_location(session, ref))
-        newest = log.newest(at_least=done.version) or done.version
-        since = [one for one in log.commits(done.version, newest) if not one.harmless]
-        mine = [one for one in since if (one.ours or {}).get("outcome") == _UNDONE]
-        if mine:
-            return
-        if since:
-            msg = "the table has been written to since its rebuild, so undoing that would lose it"
-            what = f"version {since[0].version}: {since[0].operation}"
-            raise ForeignWriteError(msg, table=str(name), found=what)
-        source = find_feed_table(session, table_address(places, name), shown=name.shown)
-        rows = read_rows(session, source, done.version - 1)
-        found = check_made(find_table(session, ref), str(name))
-        stage = Stage(
-            spark=session, state=store, folder=f"staged/{name.segment}/undo-{new_attempt()}"
-        )
-        try:
-            keys = spelled_keys(found.columns, entry.plan.policies.keys)
-            staged, by = stage_difference(stage, ref, rows, keys)
-            facts = {
-                "life": lives[-1].uuid,
-                "batch": None,
-                "outcome": _UNDONE,
-                "mirrorlib": VERSION,
-            }
-            claim = claim_table(session, ref, log, store, newest, f"mirrorlib:apply:{name}")
-            mark = Mark(app_id=f"{lives[-1].app_id}:undo", version=1, facts=facts, claim=claim)
-            commit_staged(session, ref, staged, found.columns, by, mark, table_bytes=found.bytes)
-        finally:
-            store.delete_folder(stage.folder)
-    reason = "Its rebuild was undone."
-    emit(
-        "reset",
-        "%(table)s: %(reason)s",
-        table=name.shown,
-        kind="undo",
-        reason=reason,
-        zone=lives[-1].zone,
-    )
+        raise JournalError(msg, table=table, file=entry.plan.files[-1].name)
+    return lives[-1], entry, done
+
+
+def _is_undone(commits: Iterable[Commit], table: str) -> bool:
+    """Say whether a rebuild was undone by a commit since; `ForeignWriteError` where another has changed the table."""
+    since = [one for one in commits if not one.harmless]
+    if any((one.ours or {}).get("outcome") == _UNDONE for one in since):
+        return True
+    if since:
+        msg = "the table has been written to since its rebuild, so undoing that would lose it"
+        what = f"version {since[0].version}: {since[0].operation}"
+        raise ForeignWriteError(msg, table=table, found=what)
+    return False
