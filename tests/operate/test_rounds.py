@@ -25,19 +25,27 @@ def listing(zone: Path) -> Callable[[], int]:
     return lambda: len(list(list_tables(open_store(str(zone)))))
 
 
-def test_each_round_is_told_and_one_that_cannot_begin_ends_no_watch(tmp_path: Path) -> None:
-    """The last one is returned; the zone was away for a round."""
-    zone, away = tmp_path / "zone", tmp_path / "away"
+def zone_that_is_away(
+    folder: Path, told: list[int | MirrorError], rounds: int
+) -> tuple[Path, Callable[[int | MirrorError], None]]:
+    """Give a zone, and what is *told* of each round: the zone is away for the *rounds* behind the first."""
+    zone, away = folder / "zone", folder / "away"
     (zone / "orders").mkdir(parents=True)
-    told: list[int | MirrorError] = []
 
     def tell(outcome: int | MirrorError) -> None:
         told.append(outcome)
         if len(told) == 1:
             zone.rename(away)
-        if len(told) == 2:
+        if len(told) == 1 + rounds:
             away.rename(zone)
 
+    return zone, tell
+
+
+def test_each_round_is_told_and_one_that_cannot_begin_ends_no_watch(tmp_path: Path) -> None:
+    """The last one is returned; the zone was away for a round."""
+    told: list[int | MirrorError] = []
+    zone, tell = zone_that_is_away(tmp_path, told, 1)
     assert 1 == mirrorlib.watch(listing(zone), 0, tell=tell, stop=lambda: len(told) == 3)
 
     assert [1, 1] == [told[0], told[2]]
@@ -48,17 +56,8 @@ def test_whoever_listens_hears_that_a_round_could_not_begin_and_that_the_next_co
     tmp_path: Path,
 ) -> None:
     """Alerted once each, though no table is to blame."""
-    zone, away = tmp_path / "zone", tmp_path / "away"
-    (zone / "orders").mkdir(parents=True)
     told: list[int | MirrorError] = []
-
-    def tell(outcome: int | MirrorError) -> None:
-        told.append(outcome)
-        if len(told) == 1:
-            zone.rename(away)
-        if len(told) == 3:
-            away.rename(zone)
-
+    zone, tell = zone_that_is_away(tmp_path, told, 2)
     events, alerts = tmp_path / "events", tmp_path / "alerts"
     with mirrorlib.listen(events, alert=f"tee -a {alerts}"):
         mirrorlib.watch(listing(zone), 0, tell=tell, stop=lambda: len(told) == 5)
