@@ -94,7 +94,7 @@ def plan_job(job: Job, *, compares: bool = True) -> PlanReport:
         target=job.target.shown,
         tables=planned,
         warnings=warnings,
-        hash=approval,
+        hash="" if job.rebuilds else approval,  # which `apply` takes, and no rebuild
     )
 
 

@@ -200,7 +200,7 @@ class PlannedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlanReport(StateReport):
-    """What `apply` would do; nothing was written. *hash* is what `apply` takes for *approve*."""
+    """What `apply` would do; nothing was written. *hash* is what `apply` takes for *approve*; "" of a rebuild."""
 
     columns: ClassVar = ("table", "state", "batches", "files", "rows", "first file", "last file")
     landing_zone: str

@@ -398,7 +398,9 @@ def test_the_command_tells_does_and_undoes(
     mirror = damaged(fresh)
     words = ["rebuild", mirror.target, mirror.name]
     assert 0 == main([*words, "--plan"])
-    assert "computes the table anew, and changes what differs" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "computes the table anew, and changes what differs" in told
+    assert "--approve" not in told  # which is apply's
     assert 0 == main([*words, "--json"])
     assert "difference" in json.loads(capsys.readouterr().out)["tables"][0]["batches"][0]["kind"]
     assert 0 == main([*words, "--undo"])
