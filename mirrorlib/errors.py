@@ -108,8 +108,9 @@ class MirrorError(Exception):
         return ", ".join([self.file, *parts] if self.file else parts)
 
     def _text(self) -> str:
-        claim = ": ".join(part for part in (self.table, self.place, self.reason) if part)
-        found = "" if self.found is None else f" (found {self.found})"
+        named = (printable(part) for part in (self.table, self.place) if part)
+        claim = ": ".join([*named, self.reason])
+        found = "" if self.found is None else f" (found {printable(str(self.found))})"
         advice = f" {self.next_step}" if self.next_step else ""
         return "\n".join(printable(line) for line in f"{claim}{found}.{advice}".split("\n"))
 

@@ -9,7 +9,13 @@ import pickle
 import pytest
 
 from mirrorlib import errors
-from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, MirrorError
+from mirrorlib.errors import (
+    ChangeFileError,
+    FileChangedError,
+    MarkerError,
+    MirrorError,
+    SchemaError,
+)
 
 KINDS = [
     kind
@@ -85,3 +91,13 @@ def test_an_error_keeps_its_facts_across_processes() -> None:
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301  # our own bytes
         assert type(error) is type(other)
         assert error.to_dict() == other.to_dict()
+
+
+def test_what_others_have_written_stays_in_one_line() -> None:
+    """A name or what was found may hold anything; only a reason, or what to do next, has lines of its own."""
+    facts = {"table": "a\nb", "file": "1\n.csv", "column": "c\x1b[2J", "found": "x\r\ny"}
+    error = SchemaError("first\nsecond", next_step="Do it.", **facts)
+
+    assert ["a\\nb: 1\\n.csv, column c\\x1b[2J: first", "second (found x\\r\\ny). Do it."] == str(
+        error
+    ).split("\n")
