@@ -18,7 +18,7 @@ from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.metadata.declared import TEXT_ENDINGS
 from mirrorlib.landing.parquet import check_rows, open_parquet, row_bytes
-from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, mirror_type
+from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, has_no_zone, mirror_type
 from mirrorlib.store import LentFile, StoredFile
 
 Counted = Literal["datetime", "int96"]  # the two ways in which Spark writes dates and moments
@@ -126,7 +126,7 @@ def is_moved(counted: frozenset[Counted], stored: pa.DataType, physical: str) ->
     """Say whether Spark moves old values of a column; those of a clock without a zone stay as they are."""
     if physical == "INT96":
         return "int96" in counted
-    moment = pa.types.is_timestamp(stored) and stored.tz is not None
+    moment = pa.types.is_timestamp(stored) and not has_no_zone(stored)
     return "datetime" in counted and (moment or pa.types.is_date(stored))
 
 

@@ -62,13 +62,18 @@ def mirror_type(
     if str(stored) in _VIEWS:
         return _VIEWS[str(stored)]
     if types.is_timestamp(stored):
-        return WALL_CLOCK if stored.tz is None and ntz == "keep" and not instant else INSTANT
+        return WALL_CLOCK if has_no_zone(stored) and ntz == "keep" and not instant else INSTANT
     if types.is_decimal(stored):
         scale = max(stored.scale, 0)
         precision = stored.precision - min(stored.scale, 0)
         return pa.decimal128(precision, scale) if precision <= MAX_PRECISION else None
     families = (kind for is_kind, kind in _MIRROR_FAMILIES if is_kind(stored))
     return _MIRROR_TYPES.get(stored) or next(families, None)
+
+
+def has_no_zone(stored: pa.TimestampType) -> bool:
+    """Say whether a timestamp is a wall clock's. What is the zone is not asked: in a damaged file it is not UTF-8."""
+    return bool(stored == pa.timestamp(stored.unit))
 
 
 def widen_type(table: pa.DataType, file: pa.DataType) -> pa.DataType | None:

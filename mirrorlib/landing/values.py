@@ -18,6 +18,7 @@ from mirrorlib.landing.types import (
     MAX_PRECISION,
     WALL_CLOCK,
     comparable,
+    has_no_zone,
     is_binary_float,
 )
 
@@ -30,7 +31,7 @@ def canonical_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedAr
     if pa.types.is_time(stored):
         micros = values.cast(pa.time64("us")).cast(pa.int64())
         return clock_text(micros)
-    if pa.types.is_timestamp(stored) and stored.tz is None and kind == INSTANT:
+    if pa.types.is_timestamp(stored) and has_no_zone(stored) and kind == INSTANT:
         return values.cast(WALL_CLOCK).cast(INSTANT)
     if pa.types.is_dictionary(stored):
         return canonical_values(values.cast(stored.value_type), kind)
