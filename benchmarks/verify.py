@@ -23,7 +23,7 @@ from data import make_changes, make_rows, mark, write_file, write_load
 from workloads import timed
 
 import mirrorlib
-from mirrorlib.operate.verify import VerifyReport
+from mirrorlib.operate.verify.report import VerifyReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -91,8 +91,9 @@ if TYPE_CHECKING:
     from mirrorlib.operate.trace.files import WhereReport
     from mirrorlib.operate.trace.where import where_is
     from mirrorlib.operate.vacuum import vacuum_tables as vacuum
-    from mirrorlib.operate.verify import VerifyReport
-    from mirrorlib.operate.verify import verify_tables as verify
+    from mirrorlib.operate.verify.consumer import verify_consumer
+    from mirrorlib.operate.verify.report import VerifyReport
+    from mirrorlib.operate.verify.tables import verify_tables as verify
     from mirrorlib.platform import demo as demo  # a module that is public, not a name
     from mirrorlib.platform import notebook as notebook  # the same
     from mirrorlib.platform.session import local_spark
@@ -189,6 +190,7 @@ __all__ = [
     "untag",
     "vacuum",
     "verify",
+    "verify_consumer",
     "watch",
     "where_is",
     "write_ledger",

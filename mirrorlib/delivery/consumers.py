@@ -69,7 +69,7 @@ def drop_consumer(
 
     """
     place = Target.of(target, catalog=catalog, state=state)
-    found = _known(place, consumer, tables)
+    found = known_streams(place, consumer, tables)
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
             held.enter_context(hold_stream(registry))
@@ -104,7 +104,7 @@ def rewind_consumer(
 
     """
     place = Target.of(target, catalog=catalog, state=state)
-    found = _known(place, consumer, tables)
+    found = known_streams(place, consumer, tables)
     check_start(to)
     begins = [(registry, _beginning(place, registry, to, spark)) for registry in found]
     with contextlib.ExitStack() as held:  # all before one is changed
@@ -138,7 +138,8 @@ def _registered(place: Target, consumer: str | None, tables: Sequence[str]) -> l
     return [each for each in found if matches(parse_name(each.table), tables)]
 
 
-def _known(place: Target, consumer: str, tables: Sequence[str]) -> list[Registry]:
+def known_streams(place: Target, consumer: str, tables: Sequence[str]) -> list[Registry]:
+    """Find what a consumer receives, of these tables; `JournalError` where there is nothing."""
     found = _registered(place, consumer, tables)
     if not found:
         others = " for these tables" if _registered(place, consumer, ()) else ""

@@ -54,8 +54,16 @@ def _ledger(arguments: argparse.Namespace) -> Report:
 
 
 def _verify(arguments: argparse.Namespace) -> Report:
-    from mirrorlib.operate.verify import verify_tables
+    if arguments.consumer is not None:
+        from mirrorlib.operate.verify.consumer import verify_consumer
 
+        if arguments.mark:
+            arguments.refuse("argument --mark: means nothing with --consumer")
+        return call(verify_consumer, arguments, spark=start_spark(arguments))
+    from mirrorlib.operate.verify.tables import verify_tables
+
+    if arguments.to is not None:
+        arguments.refuse("argument --to: means nothing without --consumer")
     return call(verify_tables, arguments, spark=start_spark(arguments))
 
 
@@ -96,10 +104,14 @@ LINEAGE = Command(
 VERIFY = Command(
     more="Reads the landing files again that were applied, folds them by other code than apply does, and compares that "
     "with each table as it is now, whoever wrote it. Where files are gone, it goes on from the version that was found "
-    "equal last. Exit codes: 0 all is equal, 1 something differs or could not be verified, 2 wrong usage.",
+    "equal last. With --consumer, what that one has received is compared with the tables, each at the version that its "
+    "receiver says it has; LANDING_ZONE is not looked at then, and may be '-'. "
+    "Exit codes: 0 all is equal, 1 something differs or could not be verified, 2 wrong usage.",
     arguments={
         **PLACE,
         **TARGET,
+        "--consumer NAME": "compare what this consumer has received: Delta, files, a landing zone, a database",
+        "--to URL": "where it receives, if that has a password: those are kept nowhere",
         "--sample SHARE": "look at this share of the keys only (default: 1)",
         "--show-values": "tell all values of rows that differ, not only their keys",
         "--mark": "where files are gone, take the table for right as it is, and verify what comes from now on",

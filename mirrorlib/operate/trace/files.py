@@ -28,8 +28,8 @@ from mirrorlib.journal.entries import Entry, Life, Plan, PlannedFile
 from mirrorlib.journal.registry import FOLDER, Registry
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, sequence_number
-from mirrorlib.operate.replay import list_places, open_planned
 from mirrorlib.operate.status import status_of
+from mirrorlib.operate.verify.replay import list_places, open_planned
 from mirrorlib.store import Store, contents, open_store
 from mirrorlib.tabular import Report, shown_moment
 

@@ -27,6 +27,7 @@ from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.names import parse_name, parse_visible
 from mirrorlib.store import Store, contents
 
+_PLACE = 6  # digits of a stream's place in a window's name
 _ANEW = "Remove the table's folder there and rewind the consumer to a snapshot, or export to another place."
 
 
@@ -103,6 +104,14 @@ class Receiver:
     def entry(self, window: str) -> ManifestEntry | None:
         """Return a window that is here."""
         return self._entry(f"{self._manifest}/{window}.json")
+
+    def entries(self) -> list[ManifestEntry]:
+        """Return the windows of the stream that wrote last, in their order."""
+        names = [file.name for file in contents(self.store, self._manifest).files]
+        windows = sorted(name.removesuffix(".json") for name in names if name[:1].isdecimal())
+        last = windows[-1][:_PLACE] if windows else ""
+        found = (self.entry(window) for window in windows if window.startswith(last))
+        return [entry for entry in found if entry is not None]
 
     def claim(self, window: str) -> ManifestEntry | None:
         """Return the attempt at a window that counts."""
@@ -184,4 +193,4 @@ class Receiver:
 def window_name(ordinal: int, plan: WindowPlan) -> str:
     """Name a window: 20 digits that sort as windows were delivered, and what it is unless it is changes."""
     mark = "" if plan.kind == "changes" else "-reset" if plan.reset else "-snapshot"
-    return f"{ordinal:06d}{plan.number:014d}{mark}"
+    return f"{ordinal:0{_PLACE}d}{plan.number:014d}{mark}"

@@ -91,6 +91,7 @@ _SETTINGS = (
     " SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0;"
     " SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL client_min_messages = error"
 )
+_ROWS = 10_000  # that are read at a time
 _ADVISORY = 7_108_511_230_841_093_632  # any number: whoever makes our own tables at the same time takes the same
 
 
@@ -225,6 +226,20 @@ class PostgresSession:
         self.run(_SETTINGS)
         hold_row(self, place)
         self.run(f"SELECT 1 FROM {TABLES} WHERE name = %s FOR UPDATE", place.sql)  # noqa: S608  # a constant
+
+    def begin_reading(self) -> None:
+        """Begin a transaction that sees one state of all tables, and writes values so that they can be read back."""
+        self.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        self.run(f"{_SETTINGS}; SET LOCAL bytea_output = hex; SET LOCAL extra_float_digits = 1")
+
+    def texts(
+        self, place: DatabaseTable, columns: Sequence[str]
+    ) -> Iterator[tuple[str | None, ...]]:
+        """Read rows as text, a few thousand at a time."""
+        listed = ", ".join(f"{quote(name)}::text" for name in columns)
+        with self._connection.cursor(name="mirrorlib") as cursor:
+            cursor.itersize = _ROWS
+            yield from cursor.execute(f"SELECT {listed} FROM {place.sql}".encode())  # noqa: S608  # quoted
 
     def run(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         """Run a statement; without values, a percent sign in it is one."""

@@ -43,16 +43,21 @@ if TYPE_CHECKING:
 
 
 def open_sink(address: str, _mode: str) -> DatabaseSink:
+    """Open a receiver, see `open_database`; there is one mode."""
+    return DatabaseSink(open_database(address))
+
+
+def open_database(address: str) -> Database:
     """Open a database: `postgresql://…` or `sqlite:PATH`."""
     kind, _, rest = address.partition(":")
     if kind in {"postgresql", "postgres"}:
         from mirrorlib.delivery.sinks.jdbc.postgres import Postgres
 
-        return DatabaseSink(Postgres(address))
+        return Postgres(address)
     if kind == "sqlite":
         from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite
 
-        return DatabaseSink(Sqlite(rest))
+        return Sqlite(rest)
     msg = "no such database is known"
     step = "Give jdbc:postgresql://HOST:PORT/DATABASE?user=… or jdbc:sqlite:PATH."
     raise LandingZoneError(msg, found=f"jdbc:{kind}"[:80], next_step=step)

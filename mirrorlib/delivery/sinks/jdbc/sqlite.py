@@ -200,6 +200,17 @@ class SqliteSession:
             step = f"It has a default or is computed: drop it, or {BEGIN_ANEW}"
             raise SchemaError(msg, table=place.table, column=found[0][0], next_step=step)
 
+    def begin_reading(self) -> None:
+        """Begin a transaction that sees one state of all tables."""
+        self.run("BEGIN")
+
+    def texts(
+        self, place: DatabaseTable, columns: Sequence[str]
+    ) -> Iterator[tuple[str | None, ...]]:
+        """Read rows as text; bytes as PostgreSQL does."""
+        statement = f"SELECT {quoted(columns)} FROM {place.sql}"  # noqa: S608  # quoted
+        return (tuple(map(_text, row)) for row in self._connection.execute(statement))
+
     def take_out(self, place: DatabaseTable, columns: Sequence[str]) -> int:
         """Take out as many of each row as the stage lists as gone; `IS` holds NULL for equal to NULL."""
         taken = {name.lower() for name, _ in self.columns(place) or ()}
@@ -222,6 +233,12 @@ class SqliteSession:
     def commit(self) -> None:
         """Commit."""
         self.run("COMMIT")
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    return None if value is None else str(value)
 
 
 def _values(line: bytes, readers: Sequence[Callable[[str], object]]) -> list[object]:
