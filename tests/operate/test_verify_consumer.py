@@ -154,7 +154,7 @@ def test_a_server_and_a_catalog_are_read_back(spark: SparkSession, tmp_path: Pat
     pytest.importorskip("psycopg", reason="pip install '.[postgres]'")
     from delivery.postgres import running_cluster
 
-    spark.sql("CREATE SCHEMA IF NOT EXISTS verify_to")
+    spark.sql(f"CREATE SCHEMA verify_to LOCATION '{tmp_path}/schema'")
     check_every_type(
         spark, tmp_path / "named", NESTED, to="delta:spark_catalog.verify_to", mode="current"
     )

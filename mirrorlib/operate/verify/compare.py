@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.staged import SET
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
 
 _DELETES, _BEFORE, _FINAL = "_mirror_deletes", "_mirror_before", "_mirror_final"
 SIDE = "_mirror_side"  # -1 for a row that is found, 1 for one that takes such a row back, as logs of changes have
-_WANTED, _HASH = "_mirror_wanted", "_mirror_hash"
+_WANTED, _HASH, _BUCKET = "_mirror_wanted", "_mirror_hash", "_mirror_bucket"
+_HALVES = ("_mirror_low", "_mirror_high")
+_APART, _TOUCHED, _ONE = "_mirror_apart", "_mirror_touched", "_mirror_one"
 _BUCKETS = 4096
+_BITS = 12  # so many keys in a row share a bucket, as a power of two
+_MOST_RANGES, _FEW_RANGES = 10_000_000, 64  # of keys: that are looked through, and that are read by
 _LOOKED_AT = 200_000  # rows of both sides, in buckets that differ
 _NAMED = 10  # keys that differ
 
@@ -82,28 +87,37 @@ class Sides:
     """What is compared: the *columns* of two sides, which have them in the same types.
 
     Attributes:
-        rows: what has to be there, or, with `MARKER`, what `replay_rows` makes it of, for which *conditional* is.
+        begun: rows that have to be there, but for what *rows* make of them.
+        rows: what has come since, with what `replay_rows` needs, as *begun* has it then; *conditional* is for that.
+        few: there are so few of *rows* that each process can hold their keys.
         found: what is there, with `SIDE`.
         keys: tell rows apart; none where nothing does.
         sample: the share of the keys that is looked at.
 
     """
 
-    rows: DataFrame
+    begun: DataFrame | None
+    rows: DataFrame | None = None
+    few: bool = False
     found: DataFrame
     columns: tuple[str, ...]
     keys: tuple[str, ...]
-    conditional: str | None
+    conditional: str | None = None
     sample: float
 
     def compare(self) -> Compared:
         """Compare by sums of hashes in the bucket of each key, or of each row, and rows of those that differ."""
         from pyspark.sql import functions as f
 
-        side, hashed = f.col(SIDE), f.col(_HASH)
-        halves = (hashed.bitwiseAND(0xFFFFFFFF), f.shiftright(hashed, 32))  # whose sums stay longs
-        sums = [f.sum(_WANTED), f.sum(SIDE), *(f.sum(side * half) for half in halves)]
-        told = self._both([*self.keys, _HASH]).groupBy(self._bucket()).agg(*sums).collect()
+        found = self._hashed(self.found).select(
+            _BUCKET,
+            f.lit(0).cast("long").alias(_WANTED),
+            f.col(SIDE).cast("long"),
+            *((f.col(SIDE) * f.col(half)).alias(half) for half in _HALVES),
+        )
+        wanted = self._wanted_sums().select(_BUCKET, _WANTED, f.col(_WANTED), *_HALVES)
+        sums = [f.sum(name) for name in (_WANTED, SIDE, *_HALVES)]
+        told = found.union(wanted).groupBy(_BUCKET).agg(*sums).collect()
         expected, net = (sum(row[place] for row in told) for place in (1, 2))
         differing = sorted(row[0] for row in told if any(row[2:]))
         each = max(1, (2 * expected - net) // max(len(told), 1))
@@ -116,27 +130,72 @@ class Sides:
             more=more or len(looked) < len(differing) or len(differing) > 0 == len(first),
         )
 
-    def _both(self, values: Sequence[str], buckets: Sequence[int] = ()) -> DataFrame:
-        """Put both sides together, or some buckets of them: of each row `SIDE`, `_WANTED` and *values*."""
+    def _wanted_sums(self) -> DataFrame:
+        """Sum up what has to be there; of what it began with, only that is told row by row to which something came."""
         from pyspark.sql import functions as f
 
-        hashed = digest(self.columns)["long"]
-        rows, found = (one.withColumn(_HASH, hashed) for one in (self.rows, self.found))
-        if buckets or self.sample < 1:
-            some = buckets or range(max(round(self.sample * _BUCKETS), 1))
-            rows, found = (one.where(self._bucket().isin(*some)) for one in (rows, found))
-        if SET in rows.columns:  # the values of a row may come from several
-            rows = replay_rows(rows, self.keys, self.columns).withColumn(_HASH, hashed)
-        elif MARKER in rows.columns:
-            rows = replay_rows(rows, self.keys, values, self.conditional)
-        names = [quote(name) for name in values]
-        rows = rows.select(*names, f.lit(1).alias(SIDE), f.lit(1).alias(_WANTED))
-        return rows.unionByName(found.select(*names, SIDE, f.lit(0).alias(_WANTED)))
+        if self.rows is None or SET in self.rows.columns or self.conditional:
+            return self._hashed(self._wanted())  # the values of a row may come from several
+        apart = {_APART: f.lit(True)}  # noqa: FBT003  # a column
+        rows = self._hashed(self.rows).withColumns(apart)
+        if self.begun is not None:
+            begun = self._hashed(self.begun).withColumns(apart)
+            if self.few:
+                touched = f.broadcast(rows.select(self._key().alias(_TOUCHED)).distinct())
+                begun = begun.join(touched, self._key() == f.col(_TOUCHED), "left")
+                one = f.when(f.isnotnull(_TOUCHED), f.struct(*map(quote, self.keys), ORDER))
+                sums = [f.sum(name).alias(name) for name in (_WANTED, *_HALVES)]
+                begun = begun.groupBy(_BUCKET, one.alias(_ONE)).agg(*sums)
+                told = (f"{_ONE}.*", f.isnotnull(_ONE).alias(_APART), f.lit(INSERT).alias(MARKER))
+                begun = begun.select(_BUCKET, _WANTED, *_HALVES, *told)
+            rows = rows.unionByName(begun, allowMissingColumns=True)
+        return replay_rows(rows, (_APART, *self.keys), (_BUCKET, _WANTED, *_HALVES))
+
+    def _wanted(self, only: Column | None = None) -> DataFrame:
+        """Give the rows that have to be there, all or those of some keys *only*."""
+        both = [one for one in (self.begun, self.rows) if one is not None]
+        parts = both if only is None else [one.where(only) for one in both]
+        rows = reduce(lambda one, other: one.unionByName(other), parts)
+        if self.rows is None:
+            return rows
+        return replay_rows(rows, self.keys, self.columns, self.conditional)
+
+    def _hashed(self, rows: DataFrame) -> DataFrame:
+        """Give rows their bucket, the halves of their hash, whose sums stay longs, and 1 to be counted by."""
+        from pyspark.sql import functions as f
+
+        hashed = f.col(_HASH)
+        rows = rows.where(self._is_sampled()).withColumn(_HASH, digest(self.columns)["long"])
+        halves = (hashed.bitwiseAND(0xFFFFFFFF), f.shiftright(hashed, 32))
+        facts = dict(zip(_HALVES, halves, strict=True))
+        return rows.withColumns(
+            {**facts, _BUCKET: self._bucket(), _WANTED: f.lit(1).cast("long")}
+        ).drop(_HASH)
+
+    def _key(self) -> Column:
+        from pyspark.sql import functions as f
+
+        return f.xxhash64(*map(quote, self.keys)) if self.keys else digest(self.columns)["long"]
+
+    def _is_sampled(self) -> Column:
+        from pyspark.sql import functions as f
+
+        some = max(round(self.sample * _BUCKETS), 1)
+        all_of_it = f.lit(self.sample == 1)
+        return all_of_it if self.sample == 1 else f.pmod(self._key(), f.lit(_BUCKETS)) < some
+
+    @property
+    def _is_ranged(self) -> bool:
+        """Say whether keys are whole numbers: then those near each other share a bucket, whose rows lie together."""
+        kinds = [self.found.schema[key].dataType.typeName() for key in self.keys]
+        return len(kinds) == 1 and kinds[0] in {"byte", "short", "integer", "long"}
 
     def _bucket(self) -> Column:
         from pyspark.sql import functions as f
 
-        by = f.xxhash64(*map(quote, self.keys)) if self.keys else f.col(_HASH)
+        by = self._key()
+        if self._is_ranged:
+            by = f.xxhash64(f.shiftright(f.col(quote(self.keys[0])).cast("long"), _BITS))
         return f.pmod(by, f.lit(_BUCKETS))
 
     def _first(self, buckets: Sequence[int]) -> tuple[tuple[Change, ...], bool]:
@@ -144,8 +203,11 @@ class Sides:
         from pyspark.sql import functions as f
 
         names = [quote(name) for name in self.columns]
-        net = self._both(self.columns, buckets).groupBy(*names).agg(f.sum(SIDE).alias(SIDE))
-        told = net.where(f.col(SIDE) != 0).select(
+        only = self._bucket().isin(*buckets) & self._is_sampled() & self._in_ranges(buckets)
+        wanted = self._wanted(only).select(*names, f.lit(1).alias(SIDE))
+        both = wanted.unionByName(self.found.where(only).select(*names, SIDE))
+        net = both.groupBy(*names).agg(f.sum(SIDE).alias(SIDE)).where(f.col(SIDE) != 0)
+        told = net.select(
             *names,
             f.when(f.col(SIDE) > 0, PRE).otherwise(POST).alias(KIND),
             f.lit(0).cast("long").alias(VERSION),
@@ -153,3 +215,25 @@ class Sides:
         )
         found = first_changes(told, "", self.keys, _NAMED)
         return found.changes, found.more
+
+    def _in_ranges(self, buckets: Sequence[int]) -> Column:
+        """Say where the keys of some buckets lie, so that readers pass over files, as far as few ranges say it."""
+        from pyspark.sql import functions as f
+
+        anywhere = f.lit(True)  # noqa: FBT003  # a column
+        if not self._is_ranged:
+            return anywhere
+        key = f.col(quote(self.keys[0]))
+        least, most = self.found.agg(f.min(key), f.max(key)).collect()[0]
+        if least is None or (most >> _BITS) - (least >> _BITS) > _MOST_RANGES:
+            return anywhere
+        ranges = self.found.sparkSession.range(least >> _BITS, (most >> _BITS) + 1)
+        chosen = f.pmod(f.xxhash64("id"), f.lit(_BUCKETS)).isin(*buckets)
+        firsts = [row[0] << _BITS for row in ranges.where(chosen).take(_FEW_RANGES + 1)]
+        if len(firsts) > _FEW_RANGES:
+            return anywhere
+        elsewhere: Column = key.isNull() | (key < least) | (key > most)
+        width = (1 << _BITS) - 1
+        for first in firsts:
+            elsewhere |= key.between(first, first + width)
+        return elsewhere

@@ -139,11 +139,10 @@ class _Look:
         )
         more = [name for name in held.columns if find_name([*every, SIDE], name) is None]
         sides = Sides(
-            rows=rows,
+            begun=rows,
             found=held.select(*values, SIDE),
             columns=tuple(names),
             keys=tuple(filter(None, (find_name(names, key) for key in self.received.keys))),
-            conditional=None,
             sample=sample,
         )
         reasons = [f"only the receiver has the column {name}" for name in more]

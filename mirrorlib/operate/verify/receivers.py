@@ -31,7 +31,6 @@ from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.options import Options
-from mirrorlib.ingest.rows.marks import MARKER
 from mirrorlib.ingest.rows.read import read_landed
 from mirrorlib.journal.streams import Stream
 from mirrorlib.landing.listing import TableFolder
@@ -243,8 +242,11 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
 
     def rows(schema: StructType) -> DataFrame:
         columns = to_columns((field.name, field.dataType.simpleString()) for field in schema)
-        frame, names = read_files(stage, files, columns, None), [one.name for one in columns]
-        return _sided(replay_rows(frame, batch.keys, names) if MARKER in frame.columns else frame)
+        begun, rest, _ = read_files(stage, files, columns, None)
+        both = [one for one in (begun, rest) if one is not None]
+        frame = reduce(lambda one, other: one.unionByName(other), both)
+        names = [column.name for column in columns]
+        return _sided(frame if rest is None else replay_rows(frame, batch.keys, names))
 
     return Received(
         stream=batch.stream,

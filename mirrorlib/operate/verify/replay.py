@@ -103,39 +103,48 @@ def open_planned(source: Source, planned: PlannedFile, places: Iterable[str]) ->
 
 def read_files(
     stage: Stage, opened: Sequence[Opened], columns: Columns, start: DataFrame | None
-) -> DataFrame:
-    """Read all rows, those of *start* first, in a table's *columns*.
+) -> tuple[DataFrame | None, DataFrame | None, int]:
+    """Read all rows in a table's *columns*: those of *start* and of the plain inserts that it began with, and the rest.
 
-    Where some are more than plain inserts, they have what `replay_rows` needs: `MARKER`, `ORDER` over all files and,
-    where updates are partial, `SET`.
+    The rest comes with how many they are. Where there is one, all have what `replay_rows` needs: `MARKER`, `ORDER` over
+    all files and, where updates are partial, `SET`.
     """
     from pyspark.sql import functions as f
 
-    folds = any(
-        source.policies.keys
-        and (source.policies.insert_policy == "upsert" or one.counts[INSERT] < one.schema.rows)
-        for source, one in opened
-    )
-    helpers = [MARKER, ORDER] if folds else []
-    helpers += [SET] if folds and any(source.policies.partial for source, _ in opened) else []
-    frames: list[DataFrame] = []
+    first = next((place for place, one in enumerate(opened) if _folds(*one)), len(opened))
+    names = [quote(column.name) for column in columns]
+    if first < len(opened):
+        names += [MARKER, ORDER]
+    if any(source.policies.partial for source, _ in opened[first:]):
+        names.append(SET)
+    everything = f.array(*[f.lit(True)] * len(columns))  # noqa: FBT003  # a column
+    begun: list[DataFrame] = []
+    others: list[DataFrame] = []
     if start is not None:
         had = [find_name(start.columns, column.name) for column in columns]
         values = [f.col(quote(name)) if name else f.lit(None) for name in had]
         typed = [v.cast(c.sql_type).alias(c.name) for v, c in zip(values, columns, strict=True)]
-        marked = start.select(*typed, f.lit(INSERT).alias(MARKER), f.lit(-1).alias(ORDER))
-        frames.append(marked)
-    seen = 0
-    for source, some in groupby(opened, lambda one: one[0]):
-        landed = tuple(one for _, one in some)
+        begun.append(start.select(*typed, f.lit(INSERT).alias(MARKER), f.lit(-1).alias(ORDER)))
+    runs = groupby(enumerate(opened), lambda one: (one[0] < first, one[1][0]))
+    for (is_first, source), some in runs:
+        run = [*some]
+        seen, landed = run[0][0], tuple(one for _, (_, one) in run)
         prepared = Prepared(landed=landed, growth=Growth(columns=columns), fault=None)
         part = replace(stage, folder=f"{stage.folder}/{seen}")
-        rows = read_frame(part, source, prepared, ordered=folds)
-        frames.append(
-            rows.withColumn(ORDER, f.col(ORDER) + seen * ROWS_PER_FILE) if folds else rows
-        )
-        seen += len(landed)
-    sets = {SET: f.array(*[f.lit(True)] * len(columns))}  # noqa: FBT003  # a column
-    whole = [one if SET in one.columns else one.withColumns(sets) for one in frames]
-    names = [*(quote(column.name) for column in columns), *helpers]
-    return reduce(lambda one, other: one.unionByName(other), (one.select(*names) for one in whole))
+        rows = read_frame(part, source, prepared, ordered=MARKER in names)
+        if MARKER in names:
+            rows = rows.withColumn(ORDER, f.col(ORDER) + seen * ROWS_PER_FILE)
+        (begun if is_first else others).append(rows)
+
+    def unite(frames: Sequence[DataFrame]) -> DataFrame | None:
+        full = [one if SET in one.columns else one.withColumn(SET, everything) for one in frames]
+        parts = [one.select(*names) for one in full]
+        return reduce(lambda a, b: a.unionByName(b), parts) if parts else None
+
+    return unite(begun), unite(others), sum(one.schema.rows for _, one in opened[first:])
+
+
+def _folds(source: Source, landed: Landed) -> bool:
+    """Say whether a file has more than plain inserts."""
+    plain = landed.counts[INSERT] == landed.schema.rows
+    return bool(source.policies.keys) and (source.policies.insert_policy == "upsert" or not plain)

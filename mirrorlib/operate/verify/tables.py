@@ -33,6 +33,7 @@ from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+_FEW = 2_000_000  # rows whose keys a process holds
 
 
 def verify_tables(
@@ -165,8 +166,11 @@ class _Look:
         # What was rescued names files by where they lay when they were applied.
         columns = tuple(column for column in every if column.name != RESCUED)
         by = find_column(columns, conditional.pop())
+        begun, rest, count = read_files(stage, opened, columns, start)
         sides = Sides(
-            rows=read_files(stage, opened, columns, start),
+            begun=begun,
+            rows=rest,
+            few=count <= _FEW,
             found=rows.withColumn(SIDE, f.lit(-1)),
             columns=tuple(column.name for column in columns),
             keys=spelled_keys(columns, last.plan.policies.keys),
