@@ -13,6 +13,7 @@ import pytest
 import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.operate.verify import tables as verify_tables
 from mirrors import Mirror
 from test_apply_property import CUTS, apply_in_two
 from zones import ZoneWriter
@@ -69,6 +70,28 @@ def test_one_changed_row_is_found_and_named(
     )
     assert "secret" not in json.dumps(different)
     assert shown.endswith("\ndbo/orders: id = 4 differs in w: w e -> secret")
+
+
+def test_keys_that_are_far_apart_are_found(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """What differs among many keys, beyond the last of the table, before its first, and of none."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": key, "v": 1} for key in [*range(0, 30_000, 10), 1 << 40, -(1 << 40)]])
+    orders.file(
+        [{"id": 70, "v": 2}, {"id": 25_000, "v": 2}, {"id": None, "v": 2}], markers=[1, 1, 4]
+    )
+    mirrorlib.apply(spark, str(zone), target)
+
+    equal = mirrorlib.verify(spark, str(zone), target)
+    for condition in ("id = 70", f"id = {1 << 40}", f"id = {-(1 << 40)}", "id IS NULL"):
+        spark.sql(f"DELETE FROM delta.`{target}/orders` WHERE {condition}")
+    spark.sql(f"UPDATE delta.`{target}/orders` SET v = 0 WHERE id IN (25000, 29990)")
+    different = mirrorlib.verify(spark, str(zone), target)
+
+    assert equal.ok, equal
+    keys = [None, -(1 << 40), 70, 25_000, 29_990, 1 << 40]
+    assert [{"id": key} for key in keys] == [key for key, _ in named(different, "orders")]
 
 
 @pytest.mark.thorough
@@ -282,6 +305,8 @@ def test_whatever_is_published_and_however_it_is_cut(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Tables of made-up logs are equal to their files; then one row of each is changed by others, and named."""
+    if number % 2:  # as where more has come since than a process holds the keys of
+        monkeypatch.setattr(verify_tables, "_FEW", -1)
     logs, zone, target = apply_in_two(spark, tmp_path, monkeypatch, number)
 
     equal = mirrorlib.verify(spark, str(zone), str(target), show_values=True)

@@ -6,10 +6,10 @@ once more. What markers come to is told by windows of SQL over all rows at once,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mirrorlib.commit.staged import SET
 from mirrorlib.feed.changes import Change, first_changes
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _DELETES, _BEFORE, _FINAL = "_mirror_deletes", "_mirror_before", "_mirror_final"
 SIDE = "_mirror_side"  # -1 for a row that is found, 1 for one that takes such a row back, as logs of changes have
 _WANTED, _HASH, _BUCKET = "_mirror_wanted", "_mirror_hash", "_mirror_bucket"
+_TOUCHED = "_mirror_touched"  # the hash of a key to which something came
 _HALVES = ("_mirror_low", "_mirror_high")
-_APART, _TOUCHED, _ONE = "_mirror_apart", "_mirror_touched", "_mirror_one"
 _BUCKETS = 4096
 _BITS = 12  # so many keys in a row share a bucket, as a power of two
 _MOST_RANGES, _FEW_RANGES = 10_000_000, 64  # of keys: that are looked through, and that are read by
@@ -72,6 +72,57 @@ def replay_rows(
     return fated.where(f"{_DELETES} = 0 AND {born}").selectExpr(*final)
 
 
+def unite(frames: Iterable[DataFrame]) -> DataFrame | None:
+    """Put frames together by the names of their columns; None where there is none."""
+    some = [*frames]
+    return reduce(lambda one, other: one.unionByName(other), some) if some else None
+
+
+def all_set(columns: Sized) -> Column:
+    """Say for `replay_rows` that a row gives a value to every column."""
+    from pyspark.sql import functions as f
+
+    return f.array(*[f.lit(True)] * len(columns))  # noqa: FBT003  # a column
+
+
+def wanted_rows(
+    begun: DataFrame | None,
+    rows: DataFrame | None,
+    keys: Sequence[str],
+    columns: Sequence[str],
+    conditional: str | None = None,
+) -> DataFrame:
+    """Tell what the rows that a table began with, and what has come since, come to; there are some of either."""
+    if begun is not None and rows is not None:
+        begun = _as_inserts(begun)
+        if SET in rows.columns:
+            begun = begun.withColumn(SET, all_set(columns))
+        rows = begun.unionByName(rows)
+    if rows is None:
+        return cast("DataFrame", begun)
+    return replay_rows(rows, keys, columns, conditional)
+
+
+def _as_inserts(begun: DataFrame) -> DataFrame:
+    """Put rows that were inserted before all others, in whichever order, among what `replay_rows` is told."""
+    from pyspark.sql import functions as f
+
+    return begun.withColumns({MARKER: f.lit(INSERT), ORDER: f.lit(-1).cast("long")})
+
+
+def _sum_up(begun: DataFrame) -> DataFrame:
+    """Sum rows up by bucket, but for those that are touched: these stay, each for itself."""
+    from pyspark.sql import functions as f
+
+    apart = f.when(f.isnotnull(_TOUCHED), f.col(_HASH))
+    sums = [f.sum(name).alias(name) for name in (_WANTED, *_HALVES)]
+    summed = begun.groupBy(_BUCKET, _TOUCHED, apart.alias(_HASH)).agg(*sums)
+    times = f"if({_TOUCHED} IS NULL, 1, {_WANTED})"  # as equal rows have met
+    each = [f"{name} div {times} AS {name}" for name in (_WANTED, *_HALVES)]
+    nth = f"explode(sequence(1, {times})) AS {_HASH}"
+    return summed.selectExpr(_BUCKET, _TOUCHED, *each, nth)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """How many rows have to be there, how many are, and the first that differ, as changes; there may be *more*."""
@@ -88,7 +139,7 @@ class Sides:
 
     Attributes:
         begun: rows that have to be there, but for what *rows* make of them.
-        rows: what has come since, with what `replay_rows` needs, as *begun* has it then; *conditional* is for that.
+        rows: what has come since, with what `replay_rows` needs; *conditional* is for that, too.
         few: there are so few of *rows* that each process can hold their keys.
         found: what is there, with `SIDE`.
         keys: tell rows apart; none where nothing does.
@@ -131,46 +182,42 @@ class Sides:
         )
 
     def _wanted_sums(self) -> DataFrame:
-        """Sum up what has to be there; of what it began with, only that is told row by row to which something came."""
+        """Sum up what has to be there; of what it began with, only that is told row by row to which something came.
+
+        What markers come to is told by the keys' hashes: two keys of one hash would pass for a difference.
+        """
         from pyspark.sql import functions as f
 
         if self.rows is None or SET in self.rows.columns or self.conditional:
             return self._hashed(self._wanted())  # the values of a row may come from several
-        apart = {_APART: f.lit(True)}  # noqa: FBT003  # a column
-        rows = self._hashed(self.rows).withColumns(apart)
+        rows = self._hashed(self.rows).withColumn(_TOUCHED, self._key())
         if self.begun is not None:
-            begun = self._hashed(self.begun).withColumns(apart)
+            begun = self._hashed(self.begun)
             if self.few:
-                touched = f.broadcast(rows.select(self._key().alias(_TOUCHED)).distinct())
-                begun = begun.join(touched, self._key() == f.col(_TOUCHED), "left")
-                one = f.when(f.isnotnull(_TOUCHED), f.struct(*map(quote, self.keys), ORDER))
-                sums = [f.sum(name).alias(name) for name in (_WANTED, *_HALVES)]
-                begun = begun.groupBy(_BUCKET, one.alias(_ONE)).agg(*sums)
-                told = (f"{_ONE}.*", f.isnotnull(_ONE).alias(_APART), f.lit(INSERT).alias(MARKER))
-                begun = begun.select(_BUCKET, _WANTED, *_HALVES, *told)
-            rows = rows.unionByName(begun, allowMissingColumns=True)
-        return replay_rows(rows, (_APART, *self.keys), (_BUCKET, _WANTED, *_HALVES))
+                touched = f.broadcast(rows.select(_TOUCHED).distinct())
+                begun = _sum_up(begun.join(touched, self._key() == f.col(_TOUCHED), "left"))
+            else:
+                begun = begun.withColumn(_TOUCHED, self._key())
+            rows = rows.unionByName(_as_inserts(begun), allowMissingColumns=True)
+        return replay_rows(rows, [_TOUCHED], (_BUCKET, _WANTED, *_HALVES))
 
     def _wanted(self, only: Column | None = None) -> DataFrame:
         """Give the rows that have to be there, all or those of some keys *only*."""
-        both = [one for one in (self.begun, self.rows) if one is not None]
-        parts = both if only is None else [one.where(only) for one in both]
-        rows = reduce(lambda one, other: one.unionByName(other), parts)
-        if self.rows is None:
-            return rows
-        return replay_rows(rows, self.keys, self.columns, self.conditional)
+        begun, rows = self.begun, self.rows
+        if only is not None:
+            begun = begun and begun.where(only)
+            rows = rows and rows.where(only)
+        return wanted_rows(begun, rows, self.keys, self.columns, self.conditional)
 
     def _hashed(self, rows: DataFrame) -> DataFrame:
-        """Give rows their bucket, the halves of their hash, whose sums stay longs, and 1 to be counted by."""
+        """Give rows their hash, its halves, whose sums stay longs, their bucket, and 1 to be counted by."""
         from pyspark.sql import functions as f
 
         hashed = f.col(_HASH)
         rows = rows.where(self._is_sampled()).withColumn(_HASH, digest(self.columns)["long"])
         halves = (hashed.bitwiseAND(0xFFFFFFFF), f.shiftright(hashed, 32))
         facts = dict(zip(_HALVES, halves, strict=True))
-        return rows.withColumns(
-            {**facts, _BUCKET: self._bucket(), _WANTED: f.lit(1).cast("long")}
-        ).drop(_HASH)
+        return rows.withColumns({**facts, _BUCKET: self._bucket(), _WANTED: f.lit(1).cast("long")})
 
     def _key(self) -> Column:
         from pyspark.sql import functions as f

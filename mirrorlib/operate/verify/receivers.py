@@ -37,7 +37,7 @@ from mirrorlib.landing.listing import TableFolder
 from mirrorlib.landing.publish.allocate import newest_claim, newest_number
 from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.names import parse_name, sequence_name
-from mirrorlib.operate.verify.compare import SIDE, replay_rows
+from mirrorlib.operate.verify.compare import SIDE, wanted_rows
 from mirrorlib.operate.verify.replay import Opened, list_places, read_files
 from mirrorlib.store import open_store
 
@@ -243,10 +243,8 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
     def rows(schema: StructType) -> DataFrame:
         columns = to_columns((field.name, field.dataType.simpleString()) for field in schema)
         begun, rest, _ = read_files(stage, files, columns, None)
-        both = [one for one in (begun, rest) if one is not None]
-        frame = reduce(lambda one, other: one.unionByName(other), both)
-        names = [column.name for column in columns]
-        return _sided(frame if rest is None else replay_rows(frame, batch.keys, names))
+        names = tuple(column.name for column in columns)
+        return _sided(wanted_rows(begun, rest, batch.keys, names))
 
     return Received(
         stream=batch.stream,

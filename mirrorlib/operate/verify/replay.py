@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,12 +21,13 @@ from mirrorlib.ingest.batch.spark_reader import Stage, read_frame
 from mirrorlib.ingest.files.cleanup import PLACES
 from mirrorlib.ingest.files.continued_life import applied_entries
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
+from mirrorlib.ingest.rows.marks import ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.read import Landed, read_landed
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, PlannedFile
 from mirrorlib.landing.columns import INSERT
 from mirrorlib.names import TableName
+from mirrorlib.operate.verify.compare import all_set, unite
 from mirrorlib.store import Store
 
 if TYPE_CHECKING:
@@ -106,42 +106,36 @@ def read_files(
 ) -> tuple[DataFrame | None, DataFrame | None, int]:
     """Read all rows in a table's *columns*: those of *start* and of the plain inserts that it began with, and the rest.
 
-    The rest comes with how many they are. Where there is one, all have what `replay_rows` needs: `MARKER`, `ORDER` over
-    all files and, where updates are partial, `SET`.
+    The rest, which comes with how many it is, has what `replay_rows` needs: `MARKER`, `ORDER` over all files and, where
+    updates are partial, `SET`.
     """
     from pyspark.sql import functions as f
 
     first = next((place for place, one in enumerate(opened) if _folds(*one)), len(opened))
     names = [quote(column.name) for column in columns]
-    if first < len(opened):
-        names += [MARKER, ORDER]
-    if any(source.policies.partial for source, _ in opened[first:]):
-        names.append(SET)
-    everything = f.array(*[f.lit(True)] * len(columns))  # noqa: FBT003  # a column
     begun: list[DataFrame] = []
-    others: list[DataFrame] = []
+    rest: list[DataFrame] = []
     if start is not None:
         had = [find_name(start.columns, column.name) for column in columns]
         values = [f.col(quote(name)) if name else f.lit(None) for name in had]
         typed = [v.cast(c.sql_type).alias(c.name) for v, c in zip(values, columns, strict=True)]
-        begun.append(start.select(*typed, f.lit(INSERT).alias(MARKER), f.lit(-1).alias(ORDER)))
+        begun.append(start.select(*typed))
     runs = groupby(enumerate(opened), lambda one: (one[0] < first, one[1][0]))
     for (is_first, source), some in runs:
         run = [*some]
         seen, landed = run[0][0], tuple(one for _, (_, one) in run)
         prepared = Prepared(landed=landed, growth=Growth(columns=columns), fault=None)
         part = replace(stage, folder=f"{stage.folder}/{seen}")
-        rows = read_frame(part, source, prepared, ordered=MARKER in names)
-        if MARKER in names:
-            rows = rows.withColumn(ORDER, f.col(ORDER) + seen * ROWS_PER_FILE)
-        (begun if is_first else others).append(rows)
-
-    def unite(frames: Sequence[DataFrame]) -> DataFrame | None:
-        full = [one if SET in one.columns else one.withColumn(SET, everything) for one in frames]
-        parts = [one.select(*names) for one in full]
-        return reduce(lambda a, b: a.unionByName(b), parts) if parts else None
-
-    return unite(begun), unite(others), sum(one.schema.rows for _, one in opened[first:])
+        rows = read_frame(part, source, prepared, ordered=not is_first)
+        if is_first:
+            begun.append(rows.select(*names))
+        else:
+            rest.append(rows.withColumn(ORDER, f.col(ORDER) + seen * ROWS_PER_FILE))
+    if any(SET in one.columns for one in rest):
+        everything = all_set(columns)
+        rest = [one if SET in one.columns else one.withColumn(SET, everything) for one in rest]
+    count = sum(one.schema.rows for _, one in opened[first:])
+    return unite(begun), unite(rest), count
 
 
 def _folds(source: Source, landed: Landed) -> bool:
