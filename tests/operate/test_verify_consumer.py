@@ -285,3 +285,75 @@ def test_what_cannot_be_verified_is_said(
     shutil.rmtree(f"{target}/orders")
     History(spark, tmp_path, "orders").publish(1)
     assert "a table that was made anew" in verified(spark, target, "gone").reasons[0]
+
+
+@pytest.mark.thorough
+def test_what_is_inside_a_value_is_compared(spark: SparkSession, tmp_path: Path) -> None:
+    """A NULL that has moved from one field to the next, an empty list and one of a NULL; and text that a cast takes."""
+    target, table = str(tmp_path / "target"), f"{tmp_path}/target/every"
+    columns = {
+        "id": ("int", ("1", "2", "3")),
+        "s": ("struct<a:string,b:string>", ("named_struct('a', 'x', 'b', NULL)", "NULL", "NULL")),
+        "l": ("array<string>", ("NULL", "array()", "NULL")),
+        "price": ("decimal(10,2)", ("NULL", "NULL", "1.5")),
+    }
+    make_table(spark, table, columns)
+    for name in ("copy", "base"):
+        to, options = RECEIVERS[name]
+        to = to.format(tmp_path)
+        assert mirrorlib.export(spark, target, consumer=name, to=to, keys=["id"], **options).ok
+    spark.sql(
+        f"UPDATE delta.`{tmp_path}/copy/every` SET s = if(id = 1, named_struct('a', NULL, 'b', 'x'), s),"
+        " l = if(id = 2, array(NULL), l)"
+    )
+    change_database(tmp_path / "base", "UPDATE every SET price = '1.504' WHERE id = 3")
+
+    copy, base = (verified(spark, target, name) for name in ("copy", "base"))
+
+    named = [({"id": 1}, "differs in s"), ({"id": 2}, "differs in l")]
+    assert named == [(one.key, one.what) for one in copy.differences]
+    assert "column price: the database holds a value" in base.reasons[0]
+
+
+@pytest.mark.thorough
+def test_streams_that_gave_nothing_or_were_dropped_count_for_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A snapshot that never came, a rewind that is under way or goes before the first, a consumer that was dropped."""
+    history = History(spark, tmp_path, "orders")
+    history.publish(6)
+    to = {"to": f"delta:{tmp_path}/copy", "mode": "current", "keys": ["ID"], "max_versions": 1}
+
+    def export(start: Any = "snapshot", rounds: int = 99) -> str:
+        asked = iter(range(rounds))
+        stop = lambda: next(asked, None) is None  # noqa: E731  # ends the run after so many windows
+        mirrorlib.export(spark, history.target, consumer="copy", start=start, stop=stop, **to)
+        told = verified(spark, history.target, "copy")
+        return told.reasons[0] if told.reasons else told.state
+
+    told = [export(3)]
+    mirrorlib.rewind_consumer(history.target, "copy", "snapshot")
+    mirrorlib.rewind_consumer(history.target, "copy", 4)
+    told.append(export())
+    mirrorlib.rewind_consumer(history.target, "copy", 4)
+    told.append(export(rounds=1))
+    told.append(export())
+    mirrorlib.rewind_consumer(history.target, "copy", 1)
+    told.append(export())
+    mirrorlib.rewind_consumer(history.target, "copy", "snapshot")
+    told.append(export())
+    mirrorlib.drop_consumer(history.target, "copy")
+    before = history.versions["orders"]
+    history.publish(2)
+    told.append(export(before))
+
+    expected = [
+        "equal",
+        "equal",
+        "in the middle",
+        "equal",
+        "rewound to before",
+        "equal",
+        "were dropped",
+    ]
+    assert [word in text for word, text in zip(expected, told, strict=True)] == [True] * 7, told

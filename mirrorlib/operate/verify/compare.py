@@ -214,7 +214,7 @@ class Sides:
         from pyspark.sql import functions as f
 
         hashed = f.col(_HASH)
-        rows = rows.where(self._is_sampled()).withColumn(_HASH, digest(self.columns)["long"])
+        rows = rows.where(self._is_sampled()).withColumn(_HASH, self._hash())
         halves = (hashed.bitwiseAND(0xFFFFFFFF), f.shiftright(hashed, 32))
         facts = dict(zip(_HALVES, halves, strict=True))
         return rows.withColumns({**facts, _BUCKET: self._bucket(), _WANTED: f.lit(1).cast("long")})
@@ -222,7 +222,17 @@ class Sides:
     def _key(self) -> Column:
         from pyspark.sql import functions as f
 
-        return f.xxhash64(*map(quote, self.keys)) if self.keys else digest(self.columns)["long"]
+        return f.xxhash64(*map(quote, self.keys)) if self.keys else self._hash()
+
+    def _hash(self) -> Column:
+        """Hash a row's values; nested ones as JSON, as Spark passes over NULLs and ends inside them."""
+        from pyspark.sql import functions as f
+
+        fields = [self.found.schema[name] for name in self.columns]
+        nested = [one.name for one in fields if one.dataType.typeName() in {"struct", "array"}]
+        hashed = digest([name for name in self.columns if name not in nested])["long"]
+        texts = (f.to_json(f.struct(quote(name)), {"ignoreNullFields": "false"}) for name in nested)
+        return f.xxhash64(hashed, *texts) if nested else hashed
 
     def _is_sampled(self) -> Column:
         from pyspark.sql import functions as f

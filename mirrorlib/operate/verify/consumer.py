@@ -6,9 +6,11 @@ its changes are added up. Nothing is written but what Spark has to read of a dat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import islice
 from operator import and_
 from typing import TYPE_CHECKING
 
@@ -17,20 +19,29 @@ from mirrorlib.delivery.sinks.open import is_same_url, shown_url
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import in_its_order
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.errors import ForeignWriteError, JournalError, LandingZoneError
+from mirrorlib.errors import (
+    FeedError,
+    ForeignWriteError,
+    JournalError,
+    LandingZoneError,
+    MirrorError,
+    StoreError,
+    first_line,
+)
 from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.net import is_comparable
 from mirrorlib.feed.read import read_rows, read_window
+from mirrorlib.feed.schemas import physical_names
 from mirrorlib.feed.window import open_window
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.registry import Registry
-from mirrorlib.journal.streams import Stream, table_id_of
+from mirrorlib.journal.streams import Stream, WindowEntry, position_of, snapshot_command
 from mirrorlib.names import parse_name
 from mirrorlib.operate.verify.compare import SIDE, Sides
 from mirrorlib.operate.verify.receivers import Received, read_received
-from mirrorlib.operate.verify.report import Verified, VerifyReport, verify_safely
+from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
 
@@ -73,6 +84,7 @@ def verify_consumer(
         LandingZoneError: *to* is not where the consumer receives.
 
     """
+    check_sample(sample)
     place = Target.of(target, catalog=catalog, state=state)
     found = known_streams(place, consumer, tables)
 
@@ -86,17 +98,32 @@ def verify_consumer(
             source = find_feed_table(session, address, shown=registry.table)
             stage = Stage(spark=session, state=registry.state, folder=f"verified/{new_attempt()}")
             try:
-                received = read_received(stage, stream, _address(stream, to))
-                told = replace(told, version=received.version)
+                with _of_receiver(registry):
+                    received = read_received(stage, stream, _address(stream, to))
                 look = _Look(session, source, registry, received)
-                sides, left, reasons = look.sides(sample)
-                told = told.compared(sides, left, show_values=show_values)
-                return replace(told, reasons=(*told.reasons, *reasons))
+                sides, left = look.sides(sample)
+                told = replace(told, version=received.version)
+                return look.compare(told, sides, left, show_values=show_values)
             finally:
                 registry.state.delete_folder(stage.folder)
 
     done = (verify_safely(one.table, partial(verify, one), consumer=consumer) for one in found)
     return VerifyReport(target=place.shown, tables=tuple(done))
+
+
+@contextlib.contextmanager
+def _of_receiver(registry: Registry) -> Iterator[None]:
+    """Say of trouble that it is the receiver's, not the table's."""
+    try:
+        yield
+    except MirrorError:
+        raise
+    except Exception as exc:
+        msg, found = "what the receiver holds cannot be read", first_line(exc)
+        step = (
+            f"Correct it there, or let a snapshot replace it: {snapshot_command(registry.consumer)}"
+        )
+        raise StoreError(msg, table=registry.table, found=found, next_step=step) from exc
 
 
 def _address(stream: Stream, to: str | None) -> str:
@@ -115,60 +142,99 @@ class _Look:
     registry: Registry
     received: Received
 
-    def sides(self, sample: float) -> tuple[Sides, list[str], list[str]]:
-        """Read both sides; name the columns that are left out, and say what else is to be known."""
+    def compare(
+        self, told: Verified, sides: Sides, left: Sequence[str], *, show_values: bool
+    ) -> Verified:
+        """Compare both sides; where that fails, see which of them cannot be read."""
+        try:
+            return told.compared(sides, left, show_values=show_values)
+        except Exception:
+            with _of_receiver(self.registry):
+                sides.found.selectExpr("max(xxhash64(*))").collect()
+            raise
+
+    def sides(self, sample: float) -> tuple[Sides, list[str]]:
+        """Read both sides, and name the columns that are left out."""
         from pyspark.sql import functions as f
 
-        table, rows = self.source.shown, self._rows()
+        rows = self._rows()
         every = rows.columns
         names = [field.name for field in rows.schema.fields if is_comparable(field.dataType)]
         rows = rows.select(*map(quote, names))
-        held = self.received.rows(rows.schema)
-        rows = in_its_order(rows, held.schema)
-        if self.received.since is not None:
-            base = read_rows(self.spark, self.source, self.received.since)
-            held = held.unionByName(base.withColumn(SIDE, f.lit(-1)), allowMissingColumns=True)
+        with _of_receiver(self.registry):
+            held = self._held(rows)
         spelled = {name: find_name(held.columns, name) for name in names}
         if lacks := [name for name, there in spelled.items() if there is None]:
             msg = "the receiver lacks a column that the table has"
-            step = "Let a snapshot set it right: mirrorlib consumers TARGET --rewind NAME --to snapshot"
-            raise ForeignWriteError(msg, table=table, column=lacks[0], next_step=step)
-        values = (
-            f.col(quote(there or "")).cast(rows.schema[name].dataType).alias(name)
-            for name, there in spelled.items()
-        )
-        more = [name for name in held.columns if find_name([*every, SIDE], name) is None]
+            raise self._refused(ForeignWriteError, msg, column=lacks[0])
+        named = (f.col(quote(there or "")).alias(name) for name, there in spelled.items())
+        held = held.select(*named, SIDE)
+        rows = in_its_order(rows, held.schema)
+        # As the receiver has them, who may hold more than the table's types do.
+        alike = [f.col(quote(name)).cast(held.schema[name].dataType).alias(name) for name in names]
+        keys = [find_name(names, key) for key in self.received.keys]
         sides = Sides(
-            begun=rows,
-            found=held.select(*values, SIDE),
+            begun=rows.select(*alike),
+            found=held,
             columns=tuple(names),
-            keys=tuple(filter(None, (find_name(names, key) for key in self.received.keys))),
+            keys=tuple(key for key in keys if key),
             sample=sample,
         )
-        reasons = [f"only the receiver has the column {name}" for name in more]
-        return sides, [name for name in every if name not in names], reasons
+        return sides, [name for name in every if name not in names]
+
+    def _refused(
+        self, kind: type[MirrorError], reason: str, column: str | None = None
+    ) -> MirrorError:
+        step = f"A snapshot begins anew: {snapshot_command(self.registry.consumer)}"
+        return kind(reason, table=self.source.shown, column=column, next_step=step)
+
+    def _held(self, rows: DataFrame) -> DataFrame:
+        """Read what the receiver holds; a log that began in the middle goes on from the table as it was there."""
+        from pyspark.sql import functions as f
+
+        received, commits = self.received, self.source.commits
+        held, begins = received.rows(rows.schema), received.begins
+        if begins is None or begins < 0:
+            return held
+        was, now = (physical_names(commits.metadata_at(v)) for v in (begins, received.version))
+        for name, physical in now.items():
+            before = was.get(name, physical if physical not in was.values() else "")
+            if before != physical:
+                msg = "the column was renamed or made anew since, and a log's changes cannot be added up over that"
+                raise self._refused(FeedError, msg, column=name)
+        if received.whole:
+            return held
+        base = read_rows(self.spark, self.source, begins).withColumn(SIDE, f.lit(-1))
+        return held.unionByName(base, allowMissingColumns=True)
 
     def _rows(self) -> DataFrame:
         """Read what has to be there: the table, or of a copy that began behind a version what has changed since."""
         received, commits, shown = self.received, self.source.commits, self.source.shown
         stream, since = self._began()
-        known = received.table_id or table_id_of(stream, self.registry.newest(stream))
-        is_there = received.version <= commits.newest
-        if not is_there or commits.metadata_at(received.version).id != known:
+        entry, version = self.registry.newest(stream), received.version
+        known = received.table_id or self.registry.entry(stream, received.window).plan.table_id
+        if version > commits.newest or commits.metadata_at(version).id != known:
             msg = "the receiver holds rows of a table that was made anew since"
             raise JournalError(msg, table=shown, next_step="Export what has come since.")
-        rows = read_rows(self.spark, self.source, received.version)
-        if since is None or read_rows(self.spark, self.source, since).isEmpty():
-            return rows
+        if received.begins is None and (position_of(stream, entry) or 0) < version:
+            msg = "the receiver is in the middle of a window, or of a rewind"
+            raise JournalError(msg, table=shown, next_step="Export once more.")
+        # Where nothing has changed since, the newest version is the same, and its files are there.
+        same = commits.metadata_at(commits.newest).schema == commits.metadata_at(version).schema
+        idle = same and not open_window(commits, version, commits.newest).changes
+        rows = read_rows(self.spark, self.source, commits.newest if idle else version)
         keys = [find_name(rows.columns, key) or key for key in received.keys]
+        if since is None or since < 0:
+            return rows
         if not keys or stream.net:
+            if read_rows(self.spark, self.source, since).isEmpty():
+                return rows
             msg = f"the copy began behind version {since}, and which rows it was given is told by no key"
-            step = "A rewind to a snapshot begins anew."
-            raise JournalError(msg, table=shown, next_step=step)
-        window = open_window(commits, since, received.version)
+            raise self._refused(JournalError, msg)
+        window = open_window(commits, since, version)
         changed = read_window(self.spark, self.source, window).select(*map(quote, keys)).distinct()
-        same = (rows[quote(key)].eqNullSafe(changed[quote(key)]) for key in keys)
-        return rows.join(changed, reduce(and_, same), "left_semi")
+        alike = (rows[quote(key)].eqNullSafe(changed[quote(key)]) for key in keys)
+        return rows.join(changed, reduce(and_, alike), "left_semi")
 
     def _began(self) -> tuple[Stream, int | None]:
         """Find the stream that wrote last, and behind which version its copy began; None for a snapshot, or a log."""
@@ -177,13 +243,28 @@ class _Look:
             streams.pop()
         if not streams:
             msg = "the receiver was written last by a stream that nobody knows any more"
-            raise JournalError(msg, table=self.source.shown, next_step="Export once more.")
-        whole = any(one.start_at is None or self._was_reset(one) for one in streams)
-        since = None if whole or self.received.is_log else streams[0].start_at
-        return streams[-1], since
+            raise self._refused(JournalError, msg)
+        if self.received.begins is not None:
+            return streams[-1], None
+        begun: list[int] = []
+        for stream in reversed(streams):
+            given = self._given(stream)
+            if any(entry.plan.kind == "snapshot" for entry in given):
+                return streams[-1], None
+            begun += [stream.start_at or 0] if any(given) else []
+        if streams[0].ordinal > 1 or min(begun) < begun[-1]:
+            msg = "the copy began behind a version, in streams that were dropped or rewound to before it"
+            raise self._refused(JournalError, msg)
+        return streams[-1], begun[-1]
 
-    def _was_reset(self, stream: Stream) -> bool:
-        """Say whether a stream that began behind a version was given a snapshot since."""
+    def _given(self, stream: Stream) -> list[WindowEntry]:
+        """Return the first window that a stream has delivered; all of them where there may be a snapshot among them."""
         newest = self.registry.newest(stream)
-        numbers = range(newest.plan.number if newest else 0, 0, -1)
-        return any(self.registry.entry(stream, one).plan.kind == "snapshot" for one in numbers)
+        numbers = range(1, newest.plan.number + 1 if newest else 1)
+        entries = (self.registry.entry(stream, number) for number in numbers)
+        given = (one for one in entries if one.done and one.done.outcome == "delivered")
+        return (
+            [*given]
+            if stream.on_expired == "snapshot" and stream.start_at is not None
+            else [*islice(given, 1)]
+        )

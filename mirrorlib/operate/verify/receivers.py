@@ -20,19 +20,19 @@ from mirrorlib.delivery.sinks.delta.work import open_place
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delivery.sinks.files.manifest import ManifestEntry, Receiver
 from mirrorlib.delivery.sinks.zone.batch import read_batch
-from mirrorlib.delta.columns import to_columns
+from mirrorlib.delta.columns import to_columns, write_type
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.delta.table import find_target, open_log, refer
 from mirrorlib.errors import FileChangedError, ForeignWriteError, LandingZoneError, SchemaError
-from mirrorlib.feed.net import FEED_COLUMNS, KIND, sign
+from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.rows.read import read_landed
-from mirrorlib.journal.streams import Stream
+from mirrorlib.journal.streams import Stream, snapshot_command
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.landing.publish.allocate import newest_claim, newest_number
 from mirrorlib.landing.publish.claims import FileSequence
@@ -59,8 +59,9 @@ class Received:
         table_id: of that table; "" where it does not say.
         keys: by which it was kept.
         rows: gives its rows, with `SIDE`, for the columns that the table has in that version.
-        is_log: the rows are changes, of which some take back others.
-        since: the version behind which a log begins; None where it begins with a snapshot.
+        window: the number of the stream's last window that it has; 0 where it does not say.
+        begins: where rows are changes, some of which take back others, the version that they go on from.
+        whole: they begin with all rows of that version.
 
     """
 
@@ -69,8 +70,9 @@ class Received:
     table_id: str = ""
     keys: tuple[str, ...]
     rows: Callable[[StructType], DataFrame]
-    is_log: bool = False
-    since: int | None = None
+    window: int = 0
+    begins: int | None = None
+    whole: bool = False
 
 
 def read_received(stage: Stage, stream: Stream, to: str) -> Received:
@@ -109,7 +111,9 @@ def _changes(frame: DataFrame, turn: int = 1) -> DataFrame:
     """Say of changes which take back others; all of them do so of themselves where *turn* is -1."""
     from pyspark.sql import functions as f
 
-    return frame.where(f.col(KIND) != "reset").withColumn(SIDE, sign() * -turn).drop(*FEED_COLUMNS)
+    side = f.when(f.col(KIND).isin(PRE, DELETE), turn).otherwise(-turn)
+    told = frame.where(f.coalesce(f.col(KIND), f.lit("")) != "reset")
+    return told.withColumn(SIDE, side).drop(*FEED_COLUMNS)
 
 
 def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
@@ -130,42 +134,42 @@ def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
     told = partial(
         Received,
         stream=facts["stream"],
-        version=int(facts["upto"]),
         table_id=facts["table_id"],
         keys=tuple(facts["keys"]),
+        window=facts["window"],
     )
-    now = travel(last.newest)
+    now, upto = travel(last.newest), int(facts["upto"])
     if stream.mode == "scd2":
-        open_rows = now.where("is_current").drop("valid_from", "valid_to", "is_current")
-        return told(rows=lambda _: _sided(open_rows))
-    if stream.mode == "current":
-        return told(rows=lambda _: _sided(now))
-    first = _first_window(log.commits(-1, last.newest), facts["stream"], stream)
-    was = _changes(travel(first.version - 1), -1)
-    is_snapshot = (first.ours or {})["kind"] == "snapshot"
+        now = now.where("is_current").drop("valid_from", "valid_to", "is_current")
+    if stream.mode != "changes":
+        return told(version=upto, rows=lambda _: _sided(now))
+    first, is_first = _first_window(log.commits(-1, last.newest), facts["stream"], stream)
+    begun = first.ours or {}
+    was = now.limit(0) if is_first else travel(first.version - 1)
     return told(
-        rows=lambda _: _changes(now).unionByName(was, allowMissingColumns=True),
-        is_log=True,
-        since=None if is_snapshot else int((first.ours or {})["after"]),
+        version=int(facts["until"]),
+        rows=lambda _: _changes(now).unionByName(_changes(was, -1), allowMissingColumns=True),
+        begins=int(begun["until"] if begun["kind"] == "snapshot" else begun["after"]),
+        whole=begun["kind"] == "snapshot",
     )
 
 
-def _first_window(commits: Sequence[Commit], uuid: str, stream: Stream) -> Commit:
-    """Find the commit with which the log of a stream begins: its last snapshot, or its first window."""
+def _first_window(commits: Sequence[Commit], uuid: str, stream: Stream) -> tuple[Commit, bool]:
+    """Find the commit with which a stream's log begins, its last snapshot or first window; was nothing there before?"""
+    windows = [one for one in commits if "window" in (one.ours or {})]
     first, whole = None, commits[0].version == 0
-    for commit in reversed(commits):
+    for place, commit in reversed([*enumerate(windows)]):
         facts = commit.ours or {}
-        if "window" in facts and facts["stream"] != uuid:
-            whole = True
+        if facts["stream"] != uuid:
             break
-        first = commit if "window" in facts else first
-        if first is not None and (first.ours or {})["kind"] == "snapshot":
-            return first
-    if first is None or not whole:
+        first, is_first = commit, whole and not place
+        if facts["kind"] == "snapshot":
+            return first, is_first
+    if first is None or not (whole or windows[0] is not first):
         msg = "the log of the receiver's table does not tell any more where the stream begins in it"
-        step = "A rewind to a snapshot begins anew: mirrorlib consumers TARGET --rewind NAME --to snapshot"
+        step = f"A snapshot begins anew: {snapshot_command(stream.consumer)}"
         raise FileChangedError(msg, table=stream.table, next_step=step)
-    return first
+    return first, is_first
 
 
 def _read_manifest(stage: Stage, stream: Stream, address: str) -> Received:
@@ -174,8 +178,6 @@ def _read_manifest(stage: Stage, stream: Stream, address: str) -> Received:
     owners = [(entry.table, entry.consumer) for entry in entries[-1:]]
     if owners != [(stream.table, stream.consumer)]:
         raise _other(stream, *sum(owners, ()))
-    snapshots = [place for place, entry in enumerate(entries) if entry.kind == "snapshot"]
-    entries = entries[snapshots[-1] if snapshots else 0 :]
     for entry in entries:
         for file in entry.files:
             there = receiver.store.stat(f"{receiver.folder}/{file.name}")
@@ -184,9 +186,9 @@ def _read_manifest(stage: Stage, stream: Stream, address: str) -> Received:
                 step = "Nothing is to be done where a reader takes files away: then they cannot be verified."
                 raise FileChangedError(msg, table=stream.table, file=file.name, next_step=step)
 
-    def rows(_: StructType) -> DataFrame:
+    def rows(schema: StructType) -> DataFrame:
         alike = groupby(entries, key=lambda one: (one.columns, one.file_format))
-        frames = (_read_windows(stage, receiver, [*some]) for _, some in alike)
+        frames = (_read_windows(stage, receiver, [*some], schema) for _, some in alike)
         return reduce(
             lambda a, b: a.unionByName(b, allowMissingColumns=True), map(_changes, frames)
         )
@@ -197,25 +199,35 @@ def _read_manifest(stage: Stage, stream: Stream, address: str) -> Received:
         version=last.until,
         keys=last.keys,
         rows=rows,
-        is_log=True,
-        since=None if first.kind == "snapshot" else first.after,
+        window=last.number,
+        begins=first.until if first.kind == "snapshot" else first.after,
+        whole=first.kind == "snapshot",
     )
 
 
-def _read_windows(stage: Stage, receiver: Receiver, entries: Sequence[ManifestEntry]) -> DataFrame:
+def _read_windows(
+    stage: Stage, receiver: Receiver, entries: Sequence[ManifestEntry], schema: StructType
+) -> DataFrame:
     """Read windows of the same columns and format."""
     from pyspark.sql import functions as f
 
     names = [file.name for entry in entries for file in entry.files]
     paths = [receiver.store.uri(f"{receiver.folder}/{name}") for name in names]
-    columns = [(quote(one["name"]), one["type"]) for one in entries[0].columns]
-    ddl = ", ".join(f"{name} {kind}" for name, kind in columns)
+    # As Spark says it, not every type is one that SQL reads.
+    kinds = [field.dataType for field in schema.fields]
+    spelled = {
+        one.simpleString(): write_type(one, lambda leaf: leaf.simpleString()) for one in kinds
+    }
+    every = [(one["name"], spelled.get(one["type"], one["type"])) for one in entries[0].columns]
+    known = [*schema.names, *FEED_COLUMNS]
+    columns = [(quote(name), kind) for name, kind in every if find_name(known, name)]
+    reader = file_reader(stage.spark, ", ".join(f"{name} {kind}" for name, kind in columns))
     if entries[0].file_format == "parquet":
-        return file_reader(stage.spark, ddl).parquet(*paths)
-    reader = stage.spark.read.options(**JSON_OPTIONS, mode="FAILFAST")
+        return reader.parquet(*paths)
+    reader = reader.options(**JSON_OPTIONS, mode="FAILFAST")
     if entries[0].file_format == "jsonl":
-        return reader.options(lineSep="\n").schema(ddl).json(paths)
-    texts = reader.schema(", ".join(f"{name} string" for name, _ in columns)).csv(
+        return reader.options(lineSep="\n").json(paths)
+    texts = reader.schema(", ".join(f"{quote(name)} string" for name, _ in every)).csv(
         paths, header=True, escape='"', multiLine=True, nullValue="", emptyValue=_EMPTY
     )
     values = []
@@ -244,7 +256,8 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
         columns = to_columns((field.name, field.dataType.simpleString()) for field in schema)
         begun, rest, _ = read_files(stage, files, columns, None)
         names = tuple(column.name for column in columns)
-        return _sided(wanted_rows(begun, rest, batch.keys, names))
+        keys = [find_name(names, key) or key for key in batch.keys]
+        return _sided(wanted_rows(begun, rest, keys, names))
 
     return Received(
         stream=batch.stream,
@@ -252,6 +265,7 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
         table_id=batch.table_id,
         keys=batch.keys,
         rows=rows,
+        window=batch.number,
     )
 
 
@@ -269,10 +283,10 @@ def _read_database(stage: Stage, stream: Stream, address: str) -> Received:
     from mirrorlib.delivery.sinks.jdbc.database import has_books, read_held
     from mirrorlib.delivery.sinks.jdbc.sink import open_database
 
-    with open_database(address).session(stream.table, ()) as session:
-        session.begin_reading()
+    with open_database(address).reading(stream.table) as session:
         place = session.place(parse_name(stream.table))
-        record = read_held(session, place, stream).record if has_books(session) else None
+        held = read_held(session, place, stream) if has_books(session) else None
+        record = held.record if held else None
         if record is None:
             raise _other(stream)
         if (owner := (record.source_table, record.consumer)) != (stream.table, stream.consumer):
@@ -316,7 +330,8 @@ def _typed(texts: DataFrame, names: Sequence[str], schema: StructType, table: st
             text = f"c{names.index(name)}"
             value = _value(text, field.dataType)
             values.append(value.alias(field.name))
-            unfit.append(f.max(f.isnotnull(text) & value.isNull()).alias(field.name))
+            misspelt = value.isNull() | ~f.rlike(f.col(text), f.lit(_spelling(field.dataType)))
+            unfit.append(f.max(f.isnotnull(text) & misspelt).alias(field.name))
     found = texts.agg(*unfit).collect()[0].asDict()
     for name in (name for name, is_unfit in found.items() if is_unfit):
         msg = "the database holds a value that is none of the column's type"
@@ -325,6 +340,15 @@ def _typed(texts: DataFrame, names: Sequence[str], schema: StructType, table: st
         )
         raise SchemaError(msg, table=table, column=name, next_step=step)
     return texts.select(*values)
+
+
+def _spelling(kind: DataType) -> str:
+    """Return the pattern of text that an export writes, where a cast would make a value of more than that."""
+    name = kind.typeName()
+    if name == "decimal":
+        scale = kind.jsonValue().partition(",")[2].strip(" )")  # type: ignore[union-attr]  # "decimal(10,2)"
+        return r"^-?\d+$" if scale == "0" else rf"^-?\d+\.\d{{{scale}}}$"
+    return {"boolean": "^(true|false|0|1)$", "date": r"^\d{4}-\d\d-\d\d$"}.get(name, "")
 
 
 def _value(text: str, kind: DataType) -> Column:

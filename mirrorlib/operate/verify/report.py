@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from mirrorlib.delta.trouble import as_mirror_error
+from mirrorlib.errors import LandingZoneError
 from mirrorlib.events import emit, pick
 from mirrorlib.feed.changes import Change
 from mirrorlib.operate.verify.compare import Sides
@@ -90,6 +91,13 @@ class Verified:
             more=told.more,
             reasons=(*self.reasons, *reasons),
         )
+
+
+def check_sample(sample: float) -> None:
+    """Refuse what is no share of the keys."""
+    if not 0 < sample <= 1:
+        msg = "a sample is a share of the keys"
+        raise LandingZoneError(msg, found=repr(sample), next_step="Give a number up to 1.")
 
 
 def verify_safely(shown: str, verify: Callable[[Verified], Verified], **facts: str) -> Verified:

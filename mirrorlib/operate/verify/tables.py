@@ -27,7 +27,7 @@ from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.verify.compare import SIDE, Sides
 from mirrorlib.operate.verify.replay import Opened, list_batches, open_files, read_files
-from mirrorlib.operate.verify.report import Verified, VerifyReport, verify_safely
+from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 
@@ -68,9 +68,10 @@ def verify_tables(
 
     Raises:
         JournalError: nothing has ever been applied to this target.
-        LandingZoneError: a pattern matches none of its tables, or it has none.
+        LandingZoneError: a pattern matches none of its tables, or it has none, or the sample is no share.
 
     """
+    check_sample(sample)
     place = Target.of(target, catalog=catalog, state=state)
     zone, store = open_store(landing_zone), open_store(place.state)
     applied = [*find_applied(store)]

@@ -106,11 +106,13 @@ class Receiver:
         return self._entry(f"{self._manifest}/{window}.json")
 
     def entries(self) -> list[ManifestEntry]:
-        """Return the windows of the stream that wrote last, in their order."""
-        names = [file.name for file in contents(self.store, self._manifest).files]
-        windows = sorted(name.removesuffix(".json") for name in names if name[:1].isdecimal())
-        last = windows[-1][:_PLACE] if windows else ""
-        found = (self.entry(window) for window in windows if window.startswith(last))
+        """Return the windows of the stream that wrote last, in their order, from its last snapshot on."""
+        files = contents(self.store, self._manifest).files
+        names = sorted(file.name.removesuffix(".json") for file in files)
+        windows = [name for name in names if name[:1].isdecimal()]
+        windows = [name for name in windows if name.startswith(windows[-1][:_PLACE])]
+        begins = max((place for place, name in enumerate(windows) if "-" in name), default=0)
+        found = map(self.entry, windows[begins:])
         return [entry for entry in found if entry is not None]
 
     def claim(self, window: str) -> ManifestEntry | None:

@@ -123,6 +123,16 @@ class Postgres:
         self._server, self._password = f"{host}:{port}", parameters.get("password", "")
 
     @contextlib.contextmanager
+    def reading(self, table: str) -> Iterator[PostgresSession]:
+        """Connect for a transaction that sees one state of all tables, and gives values that can be read back."""
+        with self.session(table, ()) as session:
+            session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            session.run(
+                f"{_SETTINGS}; SET LOCAL bytea_output = hex; SET LOCAL extra_float_digits = 1"
+            )
+            yield session
+
+    @contextlib.contextmanager
     def session(self, table: str, keys: Sequence[str]) -> Iterator[PostgresSession]:
         """Connect for one table. What is not committed when the block ends is undone by the server.
 
@@ -226,11 +236,6 @@ class PostgresSession:
         self.run(_SETTINGS)
         hold_row(self, place)
         self.run(f"SELECT 1 FROM {TABLES} WHERE name = %s FOR UPDATE", place.sql)  # noqa: S608  # a constant
-
-    def begin_reading(self) -> None:
-        """Begin a transaction that sees one state of all tables, and writes values so that they can be read back."""
-        self.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        self.run(f"{_SETTINGS}; SET LOCAL bytea_output = hex; SET LOCAL extra_float_digits = 1")
 
     def texts(
         self, place: DatabaseTable, columns: Sequence[str]

@@ -14,6 +14,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +83,23 @@ class Sqlite:
         self._writing = threading.Lock()  # threads wait for each other without a limit
 
     @contextlib.contextmanager
-    def session(self, table: str, keys: Sequence[str]) -> Iterator[SqliteSession]:
+    def reading(self, table: str) -> Iterator[SqliteSession]:
+        """Open the file, which has to be there, for a transaction that sees one state of it, and writes nothing."""
+        with self.session(table, (), mode="ro") as session:
+            session.run("BEGIN")
+            yield session
+
+    @contextlib.contextmanager
+    def session(
+        self, table: str, keys: Sequence[str], *, mode: str = "rwc"
+    ) -> Iterator[SqliteSession]:
         """Open the file. What is not committed when the block ends is undone; errors as of `Postgres.session`."""
         try:
             with contextlib.ExitStack() as stack:
-                connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
+                place = f"{Path(self._path).absolute().as_uri()}?mode={mode}"
+                connection = sqlite3.connect(
+                    place, timeout=_PATIENCE, isolation_level=None, uri=True
+                )
                 stack.callback(connection.close)
                 connection.execute("PRAGMA synchronous = FULL")
                 # Views may name what is renamed.
@@ -200,14 +213,11 @@ class SqliteSession:
             step = f"It has a default or is computed: drop it, or {BEGIN_ANEW}"
             raise SchemaError(msg, table=place.table, column=found[0][0], next_step=step)
 
-    def begin_reading(self) -> None:
-        """Begin a transaction that sees one state of all tables."""
-        self.run("BEGIN")
-
     def texts(
         self, place: DatabaseTable, columns: Sequence[str]
     ) -> Iterator[tuple[str | None, ...]]:
         """Read rows as text; bytes as PostgreSQL does."""
+        self._connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         statement = f"SELECT {quoted(columns)} FROM {place.sql}"  # noqa: S608  # quoted
         return (tuple(map(_text, row)) for row in self._connection.execute(statement))
 
