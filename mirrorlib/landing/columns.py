@@ -5,7 +5,7 @@ Also what a row marker is, however it is typed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -67,12 +67,17 @@ class FileSchema:
         return None if found is None else self.column(found)
 
 
-def split_marker(names: Iterable[str], *, table: str, file: str) -> tuple[list[str], str | None]:
+def text_columns(kinds: Mapping[str, pa.DataType]) -> tuple[FileColumn, ...]:
+    """Give the columns of a file that is text, which Spark's own Parquet reader does not read."""
+    return tuple(
+        FileColumn(name=name, stored=kind, type=kind, native=False) for name, kind in kinds.items()
+    )
+
+
+def split_marker(names: Collection[str], *, table: str, file: str) -> tuple[list[str], str | None]:
     """Tell a file's data columns from its marker, None without one; both can be carried to a Delta table."""
-    data: list[str] = []
-    markers: list[str] = []
-    for name in names:
-        (markers if name.lower() == MARKER else data).append(name)
+    data = [name for name in names if name.lower() != MARKER]
+    markers = [name for name in names if name.lower() == MARKER]
     if len(markers) > 1:
         msg = "the file has two row marker columns"
         raise SchemaError(msg, table=table, file=file, found=", ".join(markers))

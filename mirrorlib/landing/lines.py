@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, FileChangedError
-from mirrorlib.landing.columns import LONGEST_ROW, FileColumn, FileSchema, split_marker
+from mirrorlib.landing.columns import LONGEST_ROW, FileSchema, split_marker, text_columns
 from mirrorlib.landing.delimited.text import TextFile, iter_text
 from mirrorlib.landing.types import MAX_PRECISION
 
@@ -105,17 +105,10 @@ def read_line_schema(text: TextFile) -> FileSchema:
             _check_values(piece, name, values, text)
             kinds.setdefault(name, _Kinds()).add(values)
         rows += len(piece.rows)
-    types = {name: kind.arrow() for name, kind in kinds.items()}
     names, marker = split_marker(kinds, table=text.table, file=text.file.name)
-    return FileSchema(
-        columns=tuple(
-            FileColumn(name=name, stored=types[name], type=types[name], native=False)
-            for name in names
-        ),
-        marker=marker,
-        marker_type=types[marker] if marker else None,
-        rows=rows,
-    )
+    columns = text_columns({name: kinds[name].arrow() for name in names})
+    kind = kinds[marker].arrow() if marker else None
+    return FileSchema(columns=columns, marker=marker, marker_type=kind, rows=rows)
 
 
 def iter_line_tables(text: TextFile, schema: FileSchema) -> Iterator[pa.Table]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, MirrorError, SchemaError
-from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
+from mirrorlib.landing.columns import FileSchema, split_marker, text_columns
 from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.rows import Opened, check_utf8, iter_pieces, open_rows
 from mirrorlib.landing.delimited.text import TextFile
@@ -33,9 +33,8 @@ from mirrorlib.landing.delimited.values import (
     read_values,
     shape_of,
 )
+from mirrorlib.landing.parquet import ROWS_AT_A_TIME
 from mirrorlib.landing.types import NtzPolicy
-
-ROWS_AT_A_TIME = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +77,9 @@ def header_schema(header: Sequence[str], text: TextFile, ntz: NtzPolicy = "utc")
         step = "Check ColumnSeparator and SchemaDefinition in _metadata.json."
         count = f"{len(names)} column{'' if len(names) == 1 else 's'}"
         raise SchemaError(msg, table=table, file=file, found=count, next_step=step)
-    kinds = {name: dialect.data_type(name).mirror_type(ntz) for name in names}
-    return FileSchema(
-        columns=tuple(
-            FileColumn(name=name, stored=kind, type=kind, native=False)
-            for name, kind in kinds.items()
-        ),
-        marker=marker,
-        marker_type=pa.string() if marker else None,
-        undeclared=undeclared,
-    )
+    columns = text_columns({name: dialect.data_type(name).mirror_type(ntz) for name in names})
+    kind = pa.string() if marker else None
+    return FileSchema(columns=columns, marker=marker, marker_type=kind, undeclared=undeclared)
 
 
 def iter_tables(text: TextFile, schema: FileSchema) -> Iterator[pa.Table]:
@@ -218,12 +210,8 @@ def type_rows(reading: Reading, piece: Piece, fields: pa.Table, first_row: int) 
         row, name = min(faults, key=lambda fault: fault[0])  # the first column of the first row
         value = fields.column(name)[row].as_py()
         msg, step = reading.types[name].complaint(value, reading.kinds[name])
+        line, found = reading.line(piece, row), shape_of(value)
         raise reading.opened.file.fault(
-            msg,
-            column=name,
-            row=first_row + row,
-            line=reading.line(piece, row),
-            found=shape_of(value),
-            next_step=step,
+            msg, column=name, row=first_row + row, line=line, found=found, next_step=step
         )
     return pa.table(columns, names=fields.column_names)
