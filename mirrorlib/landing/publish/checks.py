@@ -22,12 +22,7 @@ from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
 from mirrorlib.landing.publish.declare import format_of, published_type
 from mirrorlib.landing.publish.files import has_no_numbers, is_number
 from mirrorlib.landing.publish.known import KnownSchema
-from mirrorlib.landing.publish.rows import (
-    MARKER_COLUMN,
-    count_markers,
-    mark_rows,
-    missing_column,
-)
+from mirrorlib.landing.publish.rows import MARKER_COLUMN, count_markers, mark_rows, spelled_in
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused, fit_values
 
 _OR_ANEW = "or delete the table folder and publish the table anew; force publishes it as it is."
@@ -117,9 +112,7 @@ def _check_keys(rows: pa.Table, given: Given) -> None:
         msg = "updates, deletes and upserts need keys to go by, and the table has none"
         raise MarkerError(msg, table=given.table, next_step="Declare the table's keys.")
     for key in keys:
-        name = find_name(rows.column_names, key)
-        if name is None:
-            raise missing_column(key, given.table)
+        name = spelled_in(rows, key, given.table)
         if rows[name].null_count:
             row = _first_null(rows[name])
             msg = "a key is NULL"
@@ -175,15 +168,11 @@ def _fit_column(
     known = given.known.column(field.name)
     kind, word = published_type(field.type, format_of(given.metadata))
     if kind is None:
-        where, step = (
-            ("delimited text", "Publish Parquet, or convert the column to double or string.")
-            if given.csv
-            else (
-                "the open mirroring format",
-                "Publish nested values as a JSON string and numbers with at most 38 digits.",
-            )
-        )
-        msg = f"this type has no place in {where}"
+        msg = "this type has no place in the open mirroring format"
+        step = "Publish nested values as a JSON string and numbers with at most 38 digits."
+        if given.csv:
+            msg = "this type has no place in delimited text"
+            step = "Publish Parquet, or convert the column to double or string."
         raise given.refused(msg, field.name, step, found=str(field.type))
     if known is None and pa.types.is_null(kind):
         if given.csv or find_name(given.metadata.key_columns, field.name) is not None:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from mirrorlib.errors import MarkerError, SchemaError
+from mirrorlib.identifiers import find_name
 from mirrorlib.landing.columns import (
     DELETE,
     INSERT,
@@ -112,6 +113,14 @@ def missing_column(name: str, table: str) -> SchemaError:
     msg = "the data has no such column"
     step = "Add the column, or correct its name."
     return SchemaError(msg, table=table, column=name, next_step=step)
+
+
+def spelled_in(rows: pa.Table, name: str, table: str) -> str:
+    """Return a column's name as the rows spell it, in whatever case; they have to have it."""
+    found = find_name(rows.column_names, name)
+    if found is None:
+        raise missing_column(name, table)
+    return found
 
 
 def _old_values(before: pa.Table, after: pa.Table, name: str, table: str) -> pa.ChunkedArray:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
-from mirrorlib.identifiers import find_name
 from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT, check_names
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, note_return, recognize_call
@@ -27,7 +26,7 @@ from mirrorlib.landing.publish.rows import (
     MARKER_COLUMN,
     change_key_rows,
     fingerprint_rows,
-    missing_column,
+    spelled_in,
     take_rows,
 )
 from mirrorlib.names import TableName
@@ -205,11 +204,7 @@ class LandingTable:
         if not keys:
             msg = "deletes need keys to go by, and the table has none"
             raise MarkerError(msg, table=self._name, next_step="Declare the table's keys.")
-        spelled = {key: find_name(rows.column_names, key) for key in keys}
-        for key, name in spelled.items():
-            if name is None:
-                raise missing_column(key, self._name)
-        return tuple(name or key for key, name in spelled.items())
+        return tuple(spelled_in(rows, key, self._name) for key in keys)
 
     def _publish(
         self, rows: pa.Table, batch_id: str | None, *, force: bool, follows: int | None = None
