@@ -102,10 +102,7 @@ class MirrorError(Exception):
     @property
     def place(self) -> str:
         """Where it happened inside the table: file, line or row, and column, as far as known."""
-        row = ("row", self.row) if self.line is None else ("line", self.line)
-        named = (row, ("column", self.column))
-        parts = [f"{what} {which}" for what, which in named if which is not None]
-        return ", ".join([self.file, *parts] if self.file else parts)
+        return place_in(self.file, self.row, self.line, self.column)
 
     def _text(self) -> str:
         named = (printable(part) for part in (self.table, self.place) if part)
@@ -275,6 +272,13 @@ class LocalSparkError(MirrorError):
     """A local Spark session cannot be started on this machine."""
 
     advice = "Install what is missing and try again."
+
+
+def place_in(file: str | None, row: int | None, line: int | None, column: str | None) -> str:
+    """Say where something is, as far as known; a line, which people can look up, counts for more than a row."""
+    named = (("row", row) if line is None else ("line", line), ("column", column))
+    parts = [f"{what} {which}" for what, which in named if which is not None]
+    return ", ".join([file, *parts] if file else parts)
 
 
 def printable(text: str) -> str:

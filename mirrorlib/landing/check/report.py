@@ -11,7 +11,7 @@ from datetime import datetime
 from html import escape
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from mirrorlib.errors import printable
+from mirrorlib.errors import place_in, printable
 from mirrorlib.landing.check.rules import ERRORS, NOTES, WARNINGS
 from mirrorlib.tabular import Report, shown_moment
 
@@ -72,10 +72,7 @@ class Finding:
 
     def __str__(self) -> str:
         """Say it in one line."""
-        row = None if self.row is None else f"row {self.row}"
-        row = row if self.line is None else f"line {self.line}"
-        column = None if self.column is None else f"column {self.column}"
-        place = ", ".join(part for part in (self.file, row, column) if part)
+        place = place_in(self.file, self.row, self.line, self.column)
         files = "file" if self.more == 1 else "files"
         others = f", and {self.more:,} more {files}" if self.more else ""
         head = ": ".join(part for part in (self.table, f"{place}{others}", self.title) if part)
