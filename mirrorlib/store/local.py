@@ -32,6 +32,7 @@ from mirrorlib.store.protocol import (
 
 # Not "fuseblk": NTFS has them.
 _MADE_UP = frozenset({"fuse", "vfat", "exfat", "msdos", "9p", "cifs", "smb3"})
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -65,12 +66,10 @@ class LocalStore(Store):
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Pick the smallest names; drafts of `put` are left out."""
-        with translated("list", self._path(folder)):
-            try:
-                names = os.listdir(self._path(folder))  # noqa: PTH208  # names only, thousands of them
-            except (FileNotFoundError, NotADirectoryError):
-                return ()
+        with translated("list", self._path(folder)), contextlib.suppress(*_NOT_THERE):
+            names = os.listdir(self._path(folder))  # noqa: PTH208  # names only, thousands of them
             return tuple(heapq.nsmallest(count, (one for one in names if one[0] != ".")))
+        return ()
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file's size, time and identity."""
@@ -78,15 +77,13 @@ class LocalStore(Store):
 
     def read(self, path: str, *, most: int | None = None) -> bytes | None:
         """Return the whole file, None when there is none."""
-        with translated("read", self._path(path)):
-            try:
-                if most is not None:  # somebody else writes it, and may have put a device there
-                    if (found := self.stat(path)) is None:
-                        return None
-                    check_size(found.size, most, self._path(path))
-                return self._inside(path).read_bytes()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
+        with translated("read", self._path(path)), contextlib.suppress(*_NOT_THERE):
+            if most is not None:  # somebody else writes it, and may have put a device there
+                if (found := self.stat(path)) is None:
+                    return None
+                check_size(found.size, most, self._path(path))
+            return self._inside(path).read_bytes()
+        return None
 
     def open_file(self, path: str) -> BinaryIO:
         """Open the file; the operating system reads what is asked for."""
@@ -191,12 +188,10 @@ class LocalStore(Store):
         self, folder: str, after: str = "", before: str = ""
     ) -> list[os.DirEntry[str]] | None:
         """Give what a folder has between two names, sorted by name; None where it is none."""
-        try:
-            with os.scandir(self._path(folder)) as entries:
-                found = [e for e in entries if e.name > after and (not before or e.name < before)]
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return sorted(found, key=lambda entry: entry.name)
+        with contextlib.suppress(*_NOT_THERE), os.scandir(self._path(folder)) as entries:
+            found = [e for e in entries if e.name > after and (not before or e.name < before)]
+            return sorted(found, key=lambda entry: entry.name)
+        return None
 
     def _files(self, folder: str, entries: Iterable[os.DirEntry[str]]) -> Iterator[StoredFile]:
         """Look at those of a folder's entries that are files."""
