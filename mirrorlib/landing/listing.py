@@ -111,12 +111,7 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
             found.append(_folder(TableName(None, folder)))
     # A table whose place in the target would be another's too is refused by name.
     conflicts = find_conflicts([one.name for one in found if not one.unlisted])
-    return tuple(
-        replace(one, refusal=conflicts[one.name])
-        if one.name in conflicts and not one.unlisted
-        else one
-        for one in found
-    )
+    return tuple(replace(one, refusal=conflicts.get(one.name, one.refusal)) for one in found)
 
 
 def _in_schema(zone: Store, folder: str) -> list[TableFolder]:
@@ -239,13 +234,9 @@ def order_by_time(
     old = [file for file in data if file.name in applied.etags]
     new = [file for file in data if file.name not in applied.etags]
     newest, known = applied.newest, {file.name for file in data}
+    numbered = dict(enumerate(old, start=1)) | dict(enumerate(new, start=applied.count + 1))
     return FolderListing(
-        partitions={
-            WHOLE_FOLDER: {
-                **dict(enumerate(old, start=1)),
-                **dict(enumerate(new, start=applied.count + 1)),
-            }
-        },
+        partitions={WHOLE_FOLDER: numbered},
         foreign=tuple(file.name for file in seen.files if file.name not in known),
         changed=tuple(file.name for file in old if applied.etags[file.name] not in {"", file.etag}),
         unread=_unread(seen),
