@@ -22,16 +22,8 @@ INTEGERS = tuple(_INT_DIGITS)
 _EXACT_IN_DOUBLE = (pa.int8(), pa.int16(), pa.int32(), pa.float32())
 # By their names: pyarrow 14 has no words for them.
 _VIEWS = {"string_view": pa.string(), "binary_view": pa.binary()}
-_SAME = (
-    pa.null(),
-    pa.bool_(),
-    *INTEGERS,
-    pa.float32(),
-    pa.float64(),
-    pa.date32(),
-    pa.string(),
-    pa.binary(),
-)
+_FLOATS = (pa.float32(), pa.float64())
+_SAME = (pa.null(), pa.bool_(), *INTEGERS, *_FLOATS, pa.date32(), pa.string(), pa.binary())
 _MIRROR_TYPES = {
     **{kind: kind for kind in _SAME},
     pa.uint8(): pa.int16(),  # unsigned: the next wider signed type, as Spark reads them
@@ -106,9 +98,8 @@ def widens_in_place(table: pa.DataType, wider: pa.DataType) -> bool:
         return table in _EXACT_IN_DOUBLE
     if pa.types.is_decimal(wider):
         digits, scale = _digits(table)
-        return (
-            digits is not None and wider.precision - wider.scale >= digits and wider.scale >= scale
-        )
+        room = wider.precision - wider.scale
+        return digits is not None and room >= digits and wider.scale >= scale
     return False
 
 
@@ -127,7 +118,7 @@ def comparable(file: pa.DataType, table: pa.DataType) -> bool:
 
 def is_binary_float(kind: pa.DataType) -> bool:
     """Say whether a mirror type is a floating-point number."""
-    return kind in (pa.float32(), pa.float64())
+    return kind in _FLOATS
 
 
 def _digits(kind: pa.DataType) -> tuple[int | None, int]:

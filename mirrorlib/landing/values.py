@@ -36,11 +36,8 @@ def canonical_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedAr
     if pa.types.is_dictionary(stored):
         return canonical_values(values.cast(stored.value_type), kind)
     if isinstance(stored, pa.BaseExtensionType):
-        return pa.chunked_array(
-            [chunk.storage for chunk in values.chunks], stored.storage_type
-        ).cast(kind)
-    if pa.types.is_float16(stored):
-        return values.cast(pa.float32())
+        storage = [chunk.storage for chunk in values.chunks]
+        return pa.chunked_array(storage, stored.storage_type).cast(kind)
     return values.cast(kind)
 
 
@@ -121,11 +118,9 @@ def first_refused(
 
 def clock_text(micros: pa.ChunkedArray) -> pa.ChunkedArray:
     """Write a time of day as `HH:mm:ss.ffffff`: Delta has no TIME."""
-    return (
-        pc.strftime(micros.cast(WALL_CLOCK), format="%H:%M:%S")
-        if len(micros)
-        else micros.cast(pa.string())
-    )
+    if not len(micros):
+        return micros.cast(pa.string())
+    return pc.strftime(micros.cast(WALL_CLOCK), format="%H:%M:%S")
 
 
 def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
@@ -138,11 +133,8 @@ def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         # By the digits: Arrow's own cast makes 751.76 a little less, and 0.35 becomes 0.35000000000000003.
         return values.cast(pa.string()).cast(target)
     if pa.types.is_decimal(values.type) and target in INTEGERS:
-        return (
-            values.cast(pa.decimal128(MAX_PRECISION, values.type.scale))
-            .cast(pa.int64())
-            .cast(target)
-        )
+        roomy = pa.decimal128(MAX_PRECISION, values.type.scale)
+        return values.cast(roomy).cast(pa.int64()).cast(target)
     if pa.types.is_timestamp(values.type) and pa.types.is_date(target):
         return values.cast(WALL_CLOCK).cast(pa.date32(), safe=False)
     if pa.types.is_date(values.type) and target == INSTANT:
