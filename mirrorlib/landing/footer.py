@@ -23,10 +23,10 @@ from mirrorlib.store import LentFile, StoredFile
 
 Counted = Literal["datetime", "int96"]  # the two ways in which Spark writes dates and moments
 WRITER = b"org.apache.spark.version"
-_SINCE = {"datetime": b"3.0.0", "int96": b"3.1.0"}
-_ASKED_FOR = {
-    "datetime": b"org.apache.spark.legacyDateTime",
-    "int96": b"org.apache.spark.legacyINT96",
+# The version of Spark that first wrote each in today's calendar, and what says that the old one was asked for.
+_TODAYS: Mapping[Counted, tuple[bytes, bytes]] = {
+    "datetime": (b"3.0.0", b"org.apache.spark.legacyDateTime"),
+    "int96": (b"3.1.0", b"org.apache.spark.legacyINT96"),
 }
 _FIRST_DAY = date(1582, 10, 15)
 _FIRST_MOMENT = datetime(1900, 1, 1, tzinfo=UTC)
@@ -54,14 +54,8 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
             raise SchemaError(
                 msg, table=table, file=file.name, column=name, found=found, next_step=step
             )
-        column = FileColumn(
-            name=name,
-            stored=stored,
-            type=kind,
-            native=is_native(stored, storage),
-            moved=is_moved(counted, given, storage),
-        )
-        columns.append(column)
+        native, moved = is_native(stored, storage), is_moved(counted, given, storage)
+        columns.append(FileColumn(name=name, stored=stored, type=kind, native=native, moved=moved))
     # A dictionary or a run says often what a page says once: this is how large it gets in memory, at least.
     groups = range(metadata.num_row_groups)
     encoded: int = sum(metadata.row_group(group).total_byte_size for group in groups)
@@ -117,9 +111,9 @@ def old_calendar(metadata: Mapping[bytes, bytes] | None) -> frozenset[Counted]:
     version = (metadata or {}).get(WRITER)
     if metadata is None or version is None:
         return frozenset()
-    ways: tuple[Counted, ...] = ("datetime", "int96")
     # Versions are compared as text, as Spark does.
-    return frozenset(way for way in ways if version < _SINCE[way] or _ASKED_FOR[way] in metadata)
+    ways = _TODAYS.items()
+    return frozenset(way for way, (since, asked) in ways if version < since or asked in metadata)
 
 
 def is_moved(counted: frozenset[Counted], stored: pa.DataType, physical: str) -> bool:
