@@ -21,7 +21,7 @@ from mirrorlib.landing.listing import (
     order_by_time,
     see_inside,
 )
-from mirrorlib.landing.metadata.declared import TableMetadata
+from mirrorlib.landing.metadata.declared import PACKED, TableMetadata
 from mirrorlib.store import Store, StoredFile
 
 FileKind: TypeAlias = Literal["parquet", "delimited", "lines"]
@@ -30,7 +30,6 @@ PLAIN_METADATA = TableMetadata(detection="last_update_time", plain=True)
 PLAIN_DIALECT = Dialect(escape="")  # RFC 4180: commas, quotes doubled; values are text
 RESCUED = "_rescued_data"  # the column that takes what fits no other, and where it came from
 FILE_PATH = "_file_path"
-_PACKED = (".gz", ".zst")
 _KINDS: Mapping[str, FileKind] = {
     ".parquet": "parquet",
     ".csv": "delimited",
@@ -38,13 +37,13 @@ _KINDS: Mapping[str, FileKind] = {
     ".jsonl": "lines",
     ".ndjson": "lines",
 }
-_ENDINGS = (*_KINDS, *(f"{end}{pack}" for end in _KINDS if end != ".parquet" for pack in _PACKED))
+_ENDINGS = (".parquet", *(f"{end}{pack}" for end in _KINDS if end != ".parquet" for pack in PACKED))
 
 
 def kind_of(name: str) -> FileKind:
     """Tell a file of a plain folder by its name's ending; compression is told by content."""
     bare = name.lower()
-    for pack in _PACKED:
+    for pack in PACKED:
         bare = bare.removesuffix(pack)
     return _KINDS["." + bare.rpartition(".")[2]]
 
