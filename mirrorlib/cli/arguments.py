@@ -21,10 +21,7 @@ JSON: Arguments = {"--json": "print JSON"}
 TABLES: Arguments = {
     "--table* NAME": "only this table; a glob such as 'dbo/*' too; may be repeated",
 }
-PLACE: Arguments = {
-    "LANDING_ZONE": "folder or URL that holds the table folders",
-    **TABLES,
-}
+PLACE: Arguments = {"LANDING_ZONE": "folder or URL that holds the table folders", **TABLES}
 TARGET: Arguments = {
     "TARGET": "root path or URL of the Delta tables; with --catalog, a schema's name",
     "--catalog NAME": "the tables are this Spark catalog's, CATALOG.TARGET.table, where a platform brings the session",

@@ -63,7 +63,6 @@ def _plan(arguments: argparse.Namespace) -> Report:
 
 
 def _reset(arguments: argparse.Namespace) -> bool:
-    """Begin a new life of the table, and say what comes of it."""
     from mirrorlib.ingest.reset import reset_table
 
     if arguments.keep and arguments.start_at is not None:
@@ -118,10 +117,7 @@ APPLY = Command(
     readers={"options": _options},
     run=_apply,
 )
-PLAN = Command(
-    arguments=ZONE,
-    run=_plan,
-)
+PLAN = Command(arguments=ZONE, run=_plan)
 RESET = Command(
     more="The next apply replaces its content, in one commit, by what the landing zone shows then. "
     "Nothing is deleted before.",

@@ -70,7 +70,6 @@ def _key(text: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _consumers(arguments: argparse.Namespace) -> Report | bool:
-    """Show the consumers, or change one."""
     from mirrorlib.delivery.consumers import drop_consumer, list_consumers, rewind_consumer
 
     if arguments.rewind is not None and arguments.to is None:

@@ -14,7 +14,6 @@ from mirrorlib.tabular import Report
 
 
 def _status(arguments: argparse.Namespace) -> Report:
-    """Show how tables stand, and write the page."""
     if arguments.html is None:
         from mirrorlib.operate.status import read_status
 
@@ -41,7 +40,6 @@ def _lineage(arguments: argparse.Namespace) -> Report:
 
 
 def _ledger(arguments: argparse.Namespace) -> Report:
-    """Show the ledger, or keep it."""
     from mirrorlib.operate.ledger import read_ledger
 
     if arguments.to is None:

@@ -19,7 +19,6 @@ def _demo(arguments: argparse.Namespace) -> bool:
 
 
 def _fabric_items(arguments: argparse.Namespace) -> Report:
-    """Write them, with the wheel that is given or built."""
     from mirrorlib.fabric.items import ALL_TABLES, write_items
     from mirrorlib.fabric.wheel import build_clone
 
