@@ -146,8 +146,7 @@ def _notebook_source(cells: Sequence[Mapping[str, Any]], dependencies: Mapping[s
     head = {"kernel_info": {"name": "synapse_pyspark"}, "dependencies": dependencies}
     parts = ["# Fabric notebook source\n", _metadata(head)]
     for cell in cells:
-        source = cell["source"]
-        text = source if isinstance(source, str) else "".join(source)
+        text = "".join(cell["source"])  # one text, or its lines
         if cell["cell_type"] == "markdown":
             lines = "\n".join(f"# {line}".rstrip() for line in text.splitlines())
             parts.append(f"# MARKDOWN {_STARS}\n\n{lines}\n")

@@ -22,9 +22,7 @@ from mirrorlib.errors import BundleError
 _DIST = "dist"
 _STAMPED = f"{_DIST}/stamped"  # where no pattern for built wheels, dist/*.whl, finds it
 _PROJECT = "mirrorlib-delta"
-_TOLD = (
-    "SETUPTOOLS_SCM_PRETEND_VERSION"  # what is built takes its version from here, and else from git
-)
+_TOLD = "SETUPTOOLS_SCM_PRETEND_VERSION"  # where a build takes its version from, and else from git
 # Of these there can be a post-release (PEP 440), which stands before the number of a development.
 _RELEASE = re.compile(r"(?P<release>(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?)(?P<dev>\.dev\d+)?")
 _NUMBERS = 10**9

@@ -74,9 +74,8 @@ def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | No
     files = zone.files_after(folder.path, name)
     if files is None:
         return None
-    return FolderContent(
-        metadata=None, files=tuple(file for file in files if not is_ignored(file.name))
-    )
+    shown = tuple(file for file in files if not is_ignored(file.name))
+    return FolderContent(metadata=None, files=shown)
 
 
 def _walk(zone: Store, table: str, partition: str, onward: Onward) -> Iterator[StoredFile]:

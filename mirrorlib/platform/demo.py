@@ -163,9 +163,8 @@ def split(data: pa.Table) -> tuple[pa.Table, pa.Table]:
     added = pc.equal(data["record_status"], "A")
     first = pc.and_(added, pc.less_equal(pc.cumulative_sum(added.cast(pa.int32())), _INITIAL_ROWS))
     changes = data.filter(pc.invert(first))
-    markers = pa.array(
-        [_MARKERS[status] for status in changes["record_status"].to_pylist()], pa.int32()
-    )
+    statuses = changes["record_status"].to_pylist()
+    markers = pa.array([_MARKERS[status] for status in statuses], pa.int32())
     status = ["record_status"]
     marked = changes.drop_columns(status).append_column(_MARKER, markers)
     return data.filter(first).drop_columns(status), marked

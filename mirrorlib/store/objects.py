@@ -49,12 +49,11 @@ class ObjectStore(Store):
     def list_folder(self, folder: str) -> Folder | None:
         """List one level with as many requests as the store has pages."""
         with translated("list", f"{self.url}/{folder}"):
-            result = _repeated(
-                lambda: obstore.list_with_delimiter(self._store, prefix=folder or None)
-            )
+            prefix = folder or None
+            result = _repeated(lambda: obstore.list_with_delimiter(self._store, prefix=prefix))
             files = sorted(map(_listed, result["objects"]), key=lambda file: file.path)
-            prefixes = (prefix.rstrip("/") for prefix in result["common_prefixes"])
-            folders = sorted(prefix.rpartition("/")[2] for prefix in prefixes)
+            inner = (path.rstrip("/") for path in result["common_prefixes"])
+            folders = sorted(path.rpartition("/")[2] for path in inner)
             found = Folder(folders=tuple(folders), files=tuple(files))
             return found if files or folders else None
 

@@ -32,9 +32,8 @@ class Target:
             msg = "a catalog's schema has no folder for the journal"
             raise LandingZoneError(msg, next_step="Say where the journal lives, with --state PATH.")
         root = open_store(place).url if catalog is None else os.fspath(place)
-        return cls(
-            place=root, catalog=catalog, state=open_store(state or f"{root}/{STATE_FOLDER}").url
-        )
+        kept = open_store(state or f"{root}/{STATE_FOLDER}").url
+        return cls(place=root, catalog=catalog, state=kept)
 
     @property
     def owner(self) -> str:

@@ -43,9 +43,8 @@ def review_folder(
     for level in levels:
         _review_folders(level, policy, found)
     files = [file for level in levels for file in _review_level(level, policy, found)]
-    if not files and not any(
-        _is_data(policy, file.name) for _, listed in levels for file in listed.files
-    ):
+    names = [file.name for _, listed in levels for file in listed.files]
+    if not files and not any(_is_data(policy, name) for name in names):
         found.add("no-files", "no change file")
     _review_sizes(files, found)
     if policy.by_time:
@@ -153,11 +152,9 @@ def _review_numbers(level: Level, numbers: Sequence[int], found: Findings) -> No
         found.add(rule, f"the first number is {first}", file=place(1))
     for before, after in pairwise(sorted(counted)):
         if after - before > 1:
-            what = (
-                f"the number {before + 1} is missing"
-                if after - before == 2  # one number lies between  # noqa: PLR2004
-                else f"the numbers {before + 1} to {after - 1} are missing"
-            )
+            what = f"the numbers {before + 1} to {after - 1} are missing"
+            if after - before == 2:  # one number lies between  # noqa: PLR2004
+                what = f"the number {before + 1} is missing"
             found.add("gap", what, file=place(before + 1))
 
 

@@ -194,13 +194,12 @@ def _survey_tables(text: TextFile, schema: FileSchema, survey: _Survey) -> Itera
         before = len(survey.ragged)
         fields = _sound(reading, piece, row, survey)
         ragged = len(survey.ragged) - before
-        rows = fields
         if not ragged:
             try:
-                rows = type_rows(reading, piece, fields, row)
+                fields = type_rows(reading, piece, fields, row)
             except ChangeFileError as exc:
                 survey.misfit = survey.misfit or exc
-        yield rows
+        yield fields
         row += len(fields) + ragged
 
 

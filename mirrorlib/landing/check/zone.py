@@ -19,12 +19,7 @@ from mirrorlib.landing.check.facts import Facts, Policy, Review, UnreadableError
 from mirrorlib.landing.check.folder import iter_levels, review_folder
 from mirrorlib.landing.check.metadata import review_dialect, review_metadata
 from mirrorlib.landing.check.parquet import review_parquet
-from mirrorlib.landing.check.report import (
-    CheckedTable,
-    CheckReport,
-    Finding,
-    Findings,
-)
+from mirrorlib.landing.check.report import CheckedTable, CheckReport, Finding, Findings
 from mirrorlib.landing.check.text import review_text
 from mirrorlib.landing.listing import TableFolder, list_tables
 from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME

@@ -118,9 +118,8 @@ def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
     escape = "" if dialect.escape == dialect.quote else dialect.escape
     taken = dialect.column_separator + dialect.quote
     shield = escape or next(mark for mark in _SHIELDS if mark not in taken)
-    s, q, e = (
-        re.escape(mark.encode()) for mark in (dialect.column_separator, dialect.quote, escape)
-    )
+    marks = (dialect.column_separator, dialect.quote, escape)
+    s, q, e = (re.escape(mark.encode()) for mark in marks)
     end = _LINE_ENDS[line_end]
     pair = _pair(s, q, e)
     quoted, field = _field(s, q, e, pair, line_end)

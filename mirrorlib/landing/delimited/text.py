@@ -59,9 +59,8 @@ class TextFile:
     file: StoredFile
     dialect: Dialect
     table: str  # its table's name, for messages
-    block_bytes: int = (
-        BLOCK_BYTES  # how much is read at a time: changes nothing but memory and speed
-    )
+    # How much is read at a time: changes nothing but memory and speed.
+    block_bytes: int = BLOCK_BYTES
 
     def fault(self, reason: str, **facts: str | int | None) -> ChangeFileError:
         """Say what is wrong with the file."""

@@ -25,7 +25,6 @@ Microsoft names the types and gives one example each; the rest is decided here:
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -120,12 +119,9 @@ class ByteNotation:
         if hexadecimal:
             _demand(digits)
         decode = _from_hexadecimal if hexadecimal else _from_base64
-        decoded = pa.chunked_array(
-            [[None if value is None else decode(value) for value in values.to_pylist()]],
-            pa.binary(),
-        )
+        decoded = [None if value is None else decode(value) for value in values.to_pylist()]
         self.hexadecimal = hexadecimal
-        return decoded
+        return pa.chunked_array([decoded], pa.binary())
 
 
 def shape_of(value: str) -> str:
@@ -153,10 +149,9 @@ def _parts(values: _Fields, pattern: str) -> dict[str, _Fields]:
     """Split values by the groups of a pattern that every one has to match; a group left out is empty."""
     matched = pc.extract_regex(values, pattern)
     _demand(pc.or_(pc.is_valid(matched), pc.is_null(values)))
+    there, nothing = pc.is_valid(values), pa.scalar(None, pa.string())
     return {
-        field.name: pc.if_else(
-            pc.is_valid(values), pc.struct_field(matched, field.name), pa.scalar(None, pa.string())
-        )
+        field.name: pc.if_else(there, pc.struct_field(matched, field.name), nothing)
         for field in matched.type
     }
 
@@ -224,7 +219,7 @@ def _from_hexadecimal(value: str) -> bytes:
 def _from_base64(value: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError) as exc:
+    except ValueError as exc:
         msg = "a value is not base64"
         raise pa.ArrowInvalid(msg) from exc
 

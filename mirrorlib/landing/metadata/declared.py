@@ -115,11 +115,9 @@ def as_published(metadata: TableMetadata, names: Iterable[str]) -> TableMetadata
         return metadata
     data = [name.lower() for name in names if name.lower().endswith((".parquet", *TEXT_ENDINGS))]
     if metadata.assumed and data and all(name.endswith(".parquet") for name in data):
-        assumption = (
-            "it states no FileFormat and describes text, and all files are Parquet: Parquet"
-        )
-        return replace(metadata, file_format="parquet", assumed=(assumption,))
+        said = "it states no FileFormat and describes text, and all files are Parquet: Parquet"
+        return replace(metadata, file_format="parquet", assumed=(said,))
     if not metadata.assumed and data and all(name.endswith(_CSV_ENDINGS) for name in data):
-        assumption = "it states no FileFormat, and all files are .csv: CSV"
-        return replace(metadata, file_format="delimited", assumed=(assumption,))
+        said = "it states no FileFormat, and all files are .csv: CSV"
+        return replace(metadata, file_format="delimited", assumed=(said,))
     return metadata

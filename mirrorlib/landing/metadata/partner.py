@@ -46,13 +46,9 @@ def read_partner(zone: Store, folder: str = "") -> Partner | None:
     version = _word(source.get("sourceversion"))
     if name is None and kind is None:
         return None
-    information = _plain(source.get("additionalinformation"))
-    return Partner(
-        name=name,
-        source_type=kind,
-        source_version=version,
-        information=information if isinstance(information, dict) else {},
-    )
+    stated = _plain(source.get("additionalinformation"))
+    information = stated if isinstance(stated, dict) else {}
+    return Partner(name=name, source_type=kind, source_version=version, information=information)
 
 
 def _plain(value: Json) -> Any:  # noqa: ANN401  # JSON of any shape

@@ -95,13 +95,9 @@ def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | N
         return Call(key=key, batch_id=batch_id, fingerprint=fingerprint)
     calls = _joined(folder, STATE, "calls", fingerprint)
     count = 1 + largest_number(zone, calls)
-    return Call(
-        key=f"content-{fingerprint}-{count}",
-        batch_id=None,
-        fingerprint=fingerprint,
-        note=f"{calls}/{sequence_name(count, 'done')}",
-        token=secrets.token_hex(16),
-    )
+    key, note = f"content-{fingerprint}-{count}", f"{calls}/{sequence_name(count, 'done')}"
+    token = secrets.token_hex(16)
+    return Call(key=key, batch_id=None, fingerprint=fingerprint, note=note, token=token)
 
 
 def largest_number(zone: Store, folder: str) -> int:

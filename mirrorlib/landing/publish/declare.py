@@ -131,16 +131,13 @@ def _kept(wanted: Wanted, stated: TableMetadata, *, table: str, force: bool) -> 
     """Keep what is stated; keys may be added to a table that had none."""
     anew = "or delete the table folder and publish the table anew; force writes it as it is."
     partitioned = None if wanted.partition_by is None else bool(wanted.partition_by)
-    differing = [
-        (name, old, new)
-        for name, old, new in (
-            ("file format", format_of(stated), wanted.file_format),
-            ("file detection", stated.detection, wanted.detection),
-            ("upsert default", stated.upsert_default, wanted.upsert_default),
-            ("partitioning", stated.partitioned, partitioned),
-        )
-        if new not in {None, old}
-    ]
+    choices = (
+        ("file format", format_of(stated), wanted.file_format),
+        ("file detection", stated.detection, wanted.detection),
+        ("upsert default", stated.upsert_default, wanted.upsert_default),
+        ("partitioning", stated.partitioned, partitioned),
+    )
+    differing = [(name, old, new) for name, old, new in choices if new not in {None, old}]
     if differing and not force:
         name, *values = differing[0]
         old, new = (str(value).lower() for value in values)  # of true and false, JSON's words

@@ -87,33 +87,19 @@ def make_draft(
     """Check rows, refuse what is wrong with them as `LandingTable.write` does, and encode them."""
     metadata = settle_metadata(wanted, state.metadata, table=table, force=force)
     by = partitions(wanted, state, table=table, force=force)
-    given = Given(
-        table=table,
-        metadata=metadata,
-        known=state.known or KnownSchema(),
-        partition_by=by,
-        force=force,
-    )
+    known = state.known or KnownSchema()
+    given = Given(table=table, metadata=metadata, known=known, partition_by=by, force=force)
     fitted = fit_rows(rows, given)
     file_format = format_of(metadata)
     default = UPSERT if metadata.upsert_default else INSERT
-    contents = [
-        (
-            FileSequence(table=table, folder=folder, partition=partition),
-            Content(
-                data=encode_rows(part, file_format),
-                extension=file_format,
-                markers=count_markers(part, default),
-            ),
-        )
-        for partition, part in split_partitions(fitted.rows, by, table=table)
-    ]
-    return Draft(
-        metadata=_spelled(metadata, fitted, state.metadata, force=force),
-        known=fitted.known,
-        contents=tuple(contents),
-        notes=fitted.notes,
-    )
+    contents: list[tuple[FileSequence, Content]] = []
+    for partition, part in split_partitions(fitted.rows, by, table=table):
+        place = FileSequence(table=table, folder=folder, partition=partition)
+        data, markers = encode_rows(part, file_format), count_markers(part, default)
+        contents.append((place, Content(data=data, extension=file_format, markers=markers)))
+    spelled = _spelled(metadata, fitted, state.metadata, force=force)
+    files = tuple(contents)
+    return Draft(metadata=spelled, known=fitted.known, contents=files, notes=fitted.notes)
 
 
 def declare(
@@ -187,10 +173,8 @@ def _steps(rows: pa.Table, name: str, table: str) -> pa.ChunkedArray:
         step = "Partition by text, whole numbers, dates or booleans."
         raise SchemaError(msg, table=table, column=name, found=str(kind), next_step=step)
     texts = _encoded(rows[name].cast(pa.string()))
-    steps = [
-        f"{_escaped(name)}={_escaped(text or '') or NO_VALUE}"
-        for text in texts.dictionary.to_pylist()
-    ]
+    values = texts.dictionary.to_pylist()
+    steps = [f"{_escaped(name)}={_escaped(value or '') or NO_VALUE}" for value in values]
     if any(len(step.encode()) > LONGEST_PART for step in steps):
         msg = f"a value is too long for a partition folder of {LONGEST_PART} bytes"
         advice = "Partition by another column."

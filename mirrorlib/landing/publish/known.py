@@ -78,14 +78,11 @@ def adopt_known(
 ) -> KnownSchema | None:
     """Learn the schema of a table that another publisher began; None when it has no files yet."""
     if metadata is not None and metadata.schema_definition:
-        defined = [
-            pa.field(
-                column.name,
-                DATA_TYPES.get(column.data_type.casefold(), STRING).mirror_type("keep"),
-                column.nullable is not False,
-            )
-            for column in metadata.schema_definition
-        ]
+        defined: list[pa.Field] = []
+        for stated in metadata.schema_definition:
+            declared = DATA_TYPES.get(stated.data_type.casefold(), STRING)
+            kind, nullable = declared.mirror_type("keep"), stated.nullable is not False
+            defined.append(pa.field(stated.name, kind, nullable))
         return KnownSchema(columns=tuple(defined), markers=True)
     place = TableFolder(name=parse_name(table), path=folder)
     seen = see_partitions(zone, place, see_folder(zone, place)).files

@@ -55,11 +55,9 @@ class LandingZoneWriter:
             StoreError: the place cannot be opened.
 
         """
-        self._zone = (
-            open_store(landing_zone, storage_options)
-            if isinstance(landing_zone, str | Path)
-            else landing_zone
-        )
+        if isinstance(landing_zone, str | Path):
+            landing_zone = open_store(landing_zone, storage_options)
+        self._zone = landing_zone
         self._partner = None
         if source is not None:
             self._partner = partner_bytes(partner, source, source_version, source_information)
