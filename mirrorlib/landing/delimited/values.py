@@ -52,8 +52,8 @@ _TIME_OF_DAY = rf"^(?:{_DATE}[Tt ])?{_CLOCK}{_ZONE}$"
 _HEXADECIMAL = r"^0[xX]([0-9a-fA-F]{2})*$"
 _SOME = 64  # values: Arrow takes 30 times as long to refuse one as to read one
 _LONGEST_CLOCK = len("hh:mm:ss.ffffff")
-_FIRST_INSTANT = -62_135_596_800_000_000  # microseconds: 0001-01-01, where Delta begins
-_LAST_INSTANT = 253_402_300_799_999_999  # 9999-12-31
+_YEARS = (-719_162, 2_932_897)  # days since 1970: the first of year 1, and of year 10000
+_DAY = 86_400_000_000  # microseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,13 +183,16 @@ def _timestamps(values: _Fields, kind: pa.DataType) -> _Fields:
         return local.cast(kind)
     zone = pc.if_else(pc.equal(parts["zone"], ""), "Z", pc.ascii_upper(parts["zone"]))
     instants = pc.binary_join_element_wise(local, zone, "").cast(kind)
-    _demand(_is_in_range(instants))
+    _demand(has_four_digits(instants))
     return instants
 
 
-def _is_in_range(moments: _Fields) -> _Fields:
-    ticks = moments.cast(pa.int64())
-    return pc.and_(pc.greater_equal(ticks, _FIRST_INSTANT), pc.less_equal(ticks, _LAST_INSTANT))
+def has_four_digits(moments: _Fields) -> _Fields:
+    """Tell which dates or timestamps are in the years 1, where Delta begins, to 9999."""
+    is_date = pa.types.is_date(moments.type)
+    ticks = moments.cast(pa.int32() if is_date else pa.int64())
+    first, beyond = _YEARS if is_date else (day * _DAY for day in _YEARS)
+    return pc.and_(pc.greater_equal(ticks, first), pc.less(ticks, beyond))
 
 
 def _dates(values: _Fields, kind: pa.DataType) -> _Fields:
@@ -241,7 +244,7 @@ def _cast_booleans(fields: _Fields, kind: pa.DataType) -> tuple[_Fields, pa.Arra
 
 def _cast_dates(fields: _Fields, kind: pa.DataType) -> tuple[_Fields, _Fields]:
     days = fields.cast(kind)
-    return days, _is_in_range(days.cast(WALL_CLOCK))
+    return days, has_four_digits(days)
 
 
 def _cast_timestamps(fields: _Fields, kind: pa.DataType) -> tuple[_Fields, _Fields]:
@@ -253,7 +256,7 @@ def _cast_timestamps(fields: _Fields, kind: pa.DataType) -> tuple[_Fields, _Fiel
         moments = fields.cast(WALL_CLOCK).cast(kind)
     # Arrow reads an hour alone, too; no offset makes two colons of that.
     timed = pc.greater(pc.count_substring(fields, ":"), 1)
-    return moments, pc.and_(timed, _is_in_range(moments))
+    return moments, pc.and_(timed, has_four_digits(moments))
 
 
 STRING = DataType(name="String", mirror=pa.string(), read=lambda fields, _: fields, written="text")

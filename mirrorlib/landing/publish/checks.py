@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from mirrorlib.errors import MarkerError, SchemaError
 from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.landing.columns import INSERT, UPSERT, check_names
+from mirrorlib.landing.delimited.values import has_four_digits
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
 from mirrorlib.landing.publish.declare import format_of, published_type
 from mirrorlib.landing.publish.files import has_no_numbers, is_number
@@ -26,8 +27,6 @@ from mirrorlib.landing.publish.rows import MARKER_COLUMN, count_markers, mark_ro
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused, fit_values
 
 _OR_ANEW = "or delete the table folder and publish the table anew; force publishes it as it is."
-_YEARS = (-719_162, 2_932_897)  # days since 1970: the first of year 1, and of year 10000
-_DAY = 86_400_000_000  # microseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +90,9 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
     columns = known | {name: field for name, (field, *_) in mine.items()}
     values = {name: column for name, (_, column, _) in mine.items()}
     fitted = _arranged(columns, values, rows, given)
-    after = replace(
-        given.known,
-        columns=tuple(columns.values()),
-        markers=given.known.markers or MARKER_COLUMN in fitted.column_names,
-        partition_by=given.partition_by,
-    )
+    fields = tuple(columns.values())
+    markers = given.known.markers or MARKER_COLUMN in fitted.column_names
+    after = replace(given.known, columns=fields, markers=markers, partition_by=given.partition_by)
     if after != given.known or not after.version:
         after = replace(after, version=given.known.version + 1)
     definition = tuple(
@@ -198,12 +194,8 @@ def _as_published(
         msg = f"a value is finer than {kind} can hold"
         step = "Round the values yourself, as it suits your data."
         raise given.refused(msg, name, step, found=str(values.type)) from exc
-    is_date = pa.types.is_date(kind)
-    if given.csv and (is_date or pa.types.is_timestamp(kind)):  # every reader stops at such years
-        ticks = published.cast(pa.int32() if is_date else pa.int64())
-        first, beyond = _YEARS if is_date else (day * _DAY for day in _YEARS)
-        fits = pc.and_(pc.greater_equal(ticks, first), pc.less(ticks, beyond))
-        row = pc.index(fits, value=False).as_py()
+    if given.csv and pa.types.is_temporal(kind):  # every reader stops at such years
+        row = pc.index(has_four_digits(published), value=False).as_py()
         if row >= 0:
             msg = "delimited text has a place for the years 1 to 9999 alone"
             raise given.refused(msg, name, "Publish Parquet, or correct the value.", row=row)
