@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
@@ -56,6 +57,21 @@ def check_keys(
     if gone is not None:
         _check_types(schema, [gone], frozenset({"boolean"}), "the deletion column")
     return Keys(partition=keys, primary=keys if cdc else (), deleted=gone, order_by=order)
+
+
+def check_again(schema: StructType, keys: Keys) -> Keys:
+    """See that columns may have their part in keys that are known, by the same rules as wherever keys are declared."""
+    if not keys:
+        return keys
+    found = check_keys(
+        schema,
+        keys.partition,
+        cdc=bool(keys.primary),
+        deleted=keys.deleted,
+        order_by=keys.order_by,
+        types=TABLE_KEY_TYPES,
+    )
+    return replace(found, lost=keys.lost, unique=keys.unique)
 
 
 def _named(schema: StructType, names: str | Sequence[str], what: str) -> tuple[str, ...]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
-from mirrorlib.keys.allowed import TABLE_KEY_TYPES, check_keys
+from mirrorlib.keys.allowed import check_again, check_keys
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import tag_columns
-from mirrorlib.keys.value import Keys
+from mirrorlib.keys.value import Keys, left_under
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,23 +61,8 @@ def propagate(source: DataFrame | Keys, result: DataFrame) -> DataFrame:
 
     """
     keys = source if isinstance(source, Keys) else keys_of(source)
-    there = set(result.columns)
-    partition = tuple(name for name in keys.partition if name in there)
-    if not partition:
-        return result
-    lost = (*keys.lost, *(name for name in keys.partition if name not in there))
-    resolves = {*keys.columns} - {*keys.partition} <= there
-    cdc = bool(keys.primary) and resolves
-    found = check_keys(
-        result.schema,
-        partition,
-        cdc=cdc,
-        deleted=keys.deleted if cdc else None,
-        order_by=keys.order_by if cdc else (),
-        types=TABLE_KEY_TYPES,
-    )
-    unique = cdc and keys.unique and not lost
-    return tag_columns(result, replace(found, lost=lost, unique=unique), "propagate")
+    left = left_under(keys, {name: name for name in result.columns})
+    return tag_columns(result, check_again(result.schema, left), "propagate") if left else result
 
 
 def union_keyed(*frames: DataFrame) -> DataFrame:

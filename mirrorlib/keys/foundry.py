@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.keys.allowed import TABLE_KEY_TYPES, check_keys
+from mirrorlib.keys.allowed import check_again
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
@@ -66,7 +66,7 @@ class FoundrySchema:
         if missing:
             msg = "the DataFrame lacks a column that the schema document has among its keys"
             raise KeysError(msg, column=missing[0])
-        return tag_columns(df, _checked(df.schema, self.keys), "key_by") if self.keys else df
+        return tag_columns(df, check_again(df.schema, self.keys), "key_by") if self.keys else df
 
 
 def to_foundry_schema(df: DataFrame) -> dict[str, Any]:
@@ -150,43 +150,27 @@ def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySch
     fields = parts.get("fieldSchemaList", ())
     schema = _read_fields(fields, "the schema document has no fieldSchemaList")
     marked = tuple(field["name"] for field in fields if _is_partition(field))
-    partition = _checked(schema, Keys(partition=marked))
+    partition = check_again(schema, Keys(partition=marked))
     kinds = {field["name"]: field["type"] for field in fields}
-    keys = _checked(schema, _parse_primary(parts.get("primaryKey"), kinds))
+    keys = check_again(schema, _parse_primary(parts.get("primaryKey"), kinds))
     if not keys.primary:
         return FoundrySchema(schema=schema, keys=partition)
-    more = [name for name in marked if name not in keys.primary]
-    if more and set(marked) > set(keys.primary):
-        warnings.warn(
-            f"The partition key ({', '.join(marked)}) has columns that the primary key "
-            f"({', '.join(keys.primary)}) lacks, so rows of a record may come in any order: {', '.join(more)}. "
-            "The partition key alone is taken; declare the primary key with key_by where it holds.",
-            stacklevel=2,
-        )
-        return FoundrySchema(schema=schema, keys=partition)
     if set(marked) != set(keys.primary):
-        warnings.warn(
+        warning = (
             f"The primary key ({', '.join(keys.primary)}) is not the partition key "
             f"({', '.join(marked) or 'none'}): the order of its rows is not kept. "
-            "The primary key is taken for both.",
-            stacklevel=2,
+            "The primary key is taken for both."
         )
+        if set(marked) > set(keys.primary):
+            more = ", ".join(name for name in marked if name not in keys.primary)
+            warning = (
+                f"The partition key ({', '.join(marked)}) has columns that the primary key "
+                f"({', '.join(keys.primary)}) lacks, so rows of a record may come in any order: {more}. "
+                "The partition key alone is taken; declare the primary key with key_by where it holds."
+            )
+            keys = partition
+        warnings.warn(warning, stacklevel=2)
     return FoundrySchema(schema=schema, keys=keys)
-
-
-def _checked(schema: StructType, keys: Keys) -> Keys:
-    """See that columns may have their part in the keys, by the same rules as wherever keys are declared."""
-    if not keys:
-        return keys
-    found = check_keys(
-        schema,
-        keys.partition,
-        cdc=bool(keys.primary),
-        deleted=keys.deleted,
-        order_by=keys.order_by,
-        types=TABLE_KEY_TYPES,
-    )
-    return replace(found, unique=keys.unique)
 
 
 def _parsed(document: str | bytes | Mapping[str, Any]) -> object:

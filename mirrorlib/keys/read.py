@@ -6,7 +6,7 @@ that has to change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +14,7 @@ from mirrorlib.errors import KeysError, KeysLostError
 from mirrorlib.keys.allowed import check_keys
 from mirrorlib.keys.tracing.rules import Order
 from mirrorlib.keys.tracing.trace import Trace, trace_keys
-from mirrorlib.keys.value import Keys
+from mirrorlib.keys.value import Keys, left_under
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
@@ -208,20 +208,11 @@ def _lost_here(trace: Trace, keys: Keys, schema: StructType) -> str:
         if all(loss.columns for loss in trace.losses):
             return step
         return f"{step} Then declare them anew with key_by, behind the last step that loses keys."
-    call = _declaring(_renamed(keys, names), schema)
+    # Without a primary key where columns were lost before, as it would merge records.
+    call = _declaring(left_under(keys, names, primary=not keys.lost), schema)
     if trace.keys and not trace.keys.lost and not trace.keys.primary and keys.primary:
         return f"Declare the primary key anew behind that step: {call}"
     return f"Propagate them where you know that they hold, or declare them anew behind that step: {call}"
-
-
-def _renamed(keys: Keys, names: Mapping[str, str]) -> Keys:
-    """Give keys other names; without a primary key where columns were lost before, as it would merge records."""
-    partition = tuple(names[name] for name in keys.partition)
-    if keys.lost or not keys.primary:
-        return Keys(partition=partition)
-    deleted = None if keys.deleted is None else names[keys.deleted]
-    order = tuple(names[name] for name in keys.order_by)
-    return Keys(partition=partition, primary=partition, deleted=deleted, order_by=order)
 
 
 def _declaring(keys: Keys, schema: StructType) -> str:

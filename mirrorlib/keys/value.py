@@ -7,6 +7,7 @@ as JSON.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -76,6 +77,27 @@ class Keys:
             msg = "the stored keys lack a part, or have one too many"
             raise KeysError(msg, found=", ".join(sorted(given)))
         return cls(**given)
+
+
+def left_under(keys: Keys, names: Mapping[str, str | None], *, primary: bool = True) -> Keys:
+    """Give what is left of keys under other names: of what identifies, what has one; of how to resolve, all or none."""
+    partition = tuple(name for was in keys.partition if (name := names.get(was)) is not None)
+    if not partition:
+        return Keys()
+    lost = (*keys.lost, *(was for was in keys.partition if names.get(was) is None))
+    order = tuple(name for was in keys.order_by if (name := names.get(was)) is not None)
+    deleted = None if keys.deleted is None else names.get(keys.deleted)
+    resolves = (deleted is None) == (keys.deleted is None) and len(order) == len(keys.order_by)
+    if not (primary and keys.primary and resolves):
+        return Keys(partition=partition, lost=lost)
+    return Keys(
+        partition=partition,
+        primary=partition,
+        deleted=deleted,
+        order_by=order,
+        lost=lost,
+        unique=keys.unique and not lost,
+    )
 
 
 def _field(name: str, value: object) -> Any:  # noqa: ANN401  # a tuple or a name, as the field has it

@@ -48,7 +48,7 @@ from mirrorlib.keys.tracing.rules import (
     judge_order,
     keyed_twice,
 )
-from mirrorlib.keys.value import Keys
+from mirrorlib.keys.value import Keys, left_under
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -181,7 +181,7 @@ def _claim(marked: Marked, way: list[Effect], tagged: _Tags) -> Trace:
     primary = all(effect.primary for effect in way)
     return replace(
         trace,
-        keys=_left(declared.keys, names, primary=primary),
+        keys=left_under(declared.keys, names, primary=primary),
         declared=declared,
         losses=(*losses, *_column_losses(marked, gone)),
         names=names,
@@ -212,24 +212,3 @@ def _column_losses(marked: Marked, gone: Mapping[str, Followed]) -> list[Effect]
         replace(judge(node, 0), why="dropped or overwritten", columns=tuple(columns))
         for node, columns in lost.values()
     ]
-
-
-def _left(keys: Keys, names: Mapping[str, str | None], *, primary: bool) -> Keys:
-    """Give what is left of keys: of what identifies, what is there; of how to resolve, all or nothing."""
-    partition = tuple(name for was in keys.partition if (name := names[was]) is not None)
-    if not partition:
-        return Keys()
-    lost = (*keys.lost, *(was for was in keys.partition if names[was] is None))
-    order = tuple(name for was in keys.order_by if (name := names[was]) is not None)
-    deleted = None if keys.deleted is None else names[keys.deleted]
-    resolves = (deleted is None) == (keys.deleted is None) and len(order) == len(keys.order_by)
-    if not (primary and keys.primary and resolves):
-        return Keys(partition=partition, lost=lost)
-    return Keys(
-        partition=partition,
-        primary=partition,
-        deleted=deleted,
-        order_by=order,
-        lost=lost,
-        unique=keys.unique and not lost,
-    )
