@@ -68,8 +68,7 @@ def drop_consumer(
         TableBusyError: a runner delivers to it.
 
     """
-    place = Target.of(target, catalog=catalog, state=state)
-    found = known_streams(place, consumer, tables)
+    found = known_streams(Target.of(target, catalog=catalog, state=state), consumer, tables)
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
             held.enter_context(hold_stream(registry))

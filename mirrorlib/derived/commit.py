@@ -98,8 +98,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         job.lease.check()
         job.tell("commit", "before", self.planned)
         table = before.found or make_derived(job, computed.result.schema, keys)
-        said = table.properties.get(KEYS_PROPERTY)
-        self.differ = said != keys_property(keys).get(KEYS_PROPERTY)
+        self.differ = table.properties.get(KEYS_PROPERTY) != keys_property(keys).get(KEYS_PROPERTY)
         if self.differ:  # until the commit it would not be true
             keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
         self.ready = self._log(before).newest(self.ready) or 0

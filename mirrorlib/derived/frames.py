@@ -91,8 +91,7 @@ def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[Data
     rows = _with_signs(read_window(spark, one.source.table, window))
     net = fold_net(rows, one.key_columns, one.source.place.shown)
     keys = net.select(*map(quote, one.key_columns)).distinct()
-    names = map(quote, one.frame.columns)
-    return keys, net.where(f.col(KIND).isin(INSERT, POST)).select(*names)
+    return keys, net.where(f.col(KIND).isin(INSERT, POST)).select(*map(quote, one.frame.columns))
 
 
 def _with_signs(rows: DataFrame) -> DataFrame:

@@ -139,8 +139,7 @@ def check_columns(place: TablePlace, rows: DataFrame) -> None:
 
 def added_columns(target: DerivedTarget, rows: DataFrame) -> tuple[str, ...] | None:
     """Name the columns that a table lacks; None where one that it has is not among the rows, or of another type."""
-    schema = target.schema or ()
-    has = {fold_name(field.name): field.dataType for field in schema}
+    has = {fold_name(field.name): field.dataType for field in (target.schema or ())}
     wants = {fold_name(field.name): field for field in rows.schema.fields}
     if any(
         name not in wants or not is_same(kind, wants[name].dataType) for name, kind in has.items()

@@ -158,8 +158,7 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
     if gone or not keeps_columns(commits, commits.newest, keys.columns):
         msg = "a column of the view's keys was renamed or dropped, or the log does not tell that none was"
         step = "Give the columns the names that they had, or drop the table and let the view be made anew."
-        column = ", ".join(gone or keys.columns)
-        raise KeysError(msg, table=target, column=column, next_step=step)
+        raise KeysError(msg, table=target, column=", ".join(gone or keys.columns), next_step=step)
     rows = live_rows(untag(changelog), keys).drop(DELETED_AT)
     if not keys_of(changelog).primary:  # somebody else has written
         return tag_columns(rows, Keys(partition=keys.partition), "current_view")

@@ -76,8 +76,7 @@ def declare_stored(rows: DataFrame, commits: Commits, version: int) -> DataFrame
     keys = stored_keys(properties)
     if keys is None:
         return rows
-    gone = missing_columns(keys, rows.columns)
-    if gone or not keeps_columns(commits, version, keys.columns):
+    if missing_columns(keys, rows.columns) or not keeps_columns(commits, version, keys.columns):
         return stale(rows)
     keys = spell_keys_as(keys, rows.columns)
     owned = keys.unique or VIEW_PROPERTY in properties

@@ -182,8 +182,7 @@ def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     columns = columns_of(frame)
     helpers = Helpers(columns)
     images = frame.where(f.col(KIND).isin(PRE, POST))
-    others = frame.where(~f.col(KIND).isin(PRE, POST))
-    rows = others.withColumn(helpers.sign, sign())
+    rows = frame.where(~f.col(KIND).isin(PRE, POST)).withColumn(helpers.sign, sign())
     # Within its commit, a key's n-th removal and its n-th addition are one update.
     order = f.xxhash64(*orderable(rows, columns))
     key = Window.partitionBy(VERSION, *map(quote, keys)).orderBy(order)

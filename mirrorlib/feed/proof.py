@@ -143,8 +143,7 @@ def prove_rows(commits: Commits, version: int) -> None:
     for number in range(max(version + 1, commits.first), commits.newest + 1):
         removed, added = commits.moves(number)
         if not all(commits.holds(path) for held in removed if held not in came for path in held):
-            what = f"the rows of version {version} were removed by VACUUM"
-            raise expired(commits, what, version)
+            raise expired(commits, f"the rows of version {version} were removed by VACUUM", version)
         came.update(added)
 
 

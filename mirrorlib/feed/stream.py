@@ -115,8 +115,7 @@ def _check_spanned(table: FeedTable, window: Window, then: str) -> None:
     """See that one stream can span a window of one schema; it goes on over a change of types from Delta 4.1 on."""
     last = window.until
     for segment in reversed(window.segments):
-        became = window.metadata
-        follows = spark_generation() >= FULL_WIDENING and widens(segment.metadata, became)
+        follows = spark_generation() >= FULL_WIDENING and widens(segment.metadata, window.metadata)
         if segment.last != last or not (last == window.until or follows):  # a rewrite lies between
             break
         last = segment.first - 1
@@ -157,8 +156,7 @@ def _go_on(table: FeedTable, checkpoint: PathOrUrl) -> tuple[int, int | None] | 
 
 
 def _batches(store: Store, folder: str) -> set[int]:
-    files = contents(store, folder).files
-    return {int(file.name) for file in files if file.name.isdecimal()}
+    return {int(file.name) for file in contents(store, folder).files if file.name.isdecimal()}
 
 
 def _offset(store: Store, batch: int, table: FeedTable) -> dict[str, Any]:

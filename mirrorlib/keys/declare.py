@@ -79,8 +79,7 @@ def union_keyed(*frames: DataFrame) -> DataFrame:
     if not frames:
         msg = "there is nothing to put together"
         raise KeysError(msg, next_step="Give at least one DataFrame.")
-    known = [keys_of(frame) for frame in frames]
-    shared = {(keys.partition, keys.lost) for keys in known}
+    shared = {(keys.partition, keys.lost) for keys in map(keys_of, frames)}
     partition, lost = shared.pop()
     keeps = bool(partition) and not shared
     if keeps:

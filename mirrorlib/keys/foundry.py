@@ -336,5 +336,4 @@ def _check_primary(keys: Keys, kinds: Mapping[str, str]) -> None:
             raise KeysError(msg, column=name, found=kinds[name], next_step="Cast it before.")
     if keys.deleted is not None and kinds.get(keys.deleted) != "BOOLEAN":
         msg = "the deletion column has to be a BOOLEAN of the document"
-        found = kinds.get(keys.deleted, "no such column")
-        raise KeysError(msg, column=keys.deleted, found=found)
+        raise KeysError(msg, column=keys.deleted, found=kinds.get(keys.deleted, "no such column"))

@@ -80,8 +80,7 @@ def read_tags(schema: StructType) -> list[Tagged]:
             with contextlib.suppress(KeyError, KeysError):  # another version's tag on disk is none
                 keys, kind = Keys.from_json(tag["keys"]), str(tag["type"])
                 declared = Declared(id=tag["id"], origin=tag["origin"], keys=keys)
-                tagged = Tagged(name=field.name, was=tag["name"], kind=kind, declared=declared)
-                found.append(tagged)
+                found.append(Tagged(name=field.name, was=tag["name"], kind=kind, declared=declared))
     return found
 
 

@@ -91,8 +91,7 @@ def write_ledger(
     ledger, events = (refer(place, parse_name(name)) for name in (LEDGER, EVENTS))
     hold: AbstractContextManager[object] = contextlib.nullcontext()
     if place.catalog is None:  # other Java processes are kept off where Delta does not
-        own = open_store(place.state)
-        hold = lock_table(spark, place, own, parse_name(LEDGER), lambda: False)
+        hold = lock_table(spark, place, open_store(place.state), parse_name(LEDGER), lambda: False)
     with hold:
         for ref, columns in ((ledger, LEDGER_COLUMNS), (events, EVENT_COLUMNS)):
             if find_table(spark, ref) is None:

@@ -158,9 +158,8 @@ def _exports(place: Target, state: Store) -> Iterator[Edge]:
         if stream is None:
             continue
         entry = registry.newest(stream)
-        derived = registry.consumer.startswith(CONSUMER)
         yield Edge(
-            kind="derive" if derived else "export",
+            kind="derive" if registry.consumer.startswith(CONSUMER) else "export",
             source=table_address(place, parse_name(registry.table)),
             target=stream.to,
             name=registry.consumer.removeprefix(CONSUMER),

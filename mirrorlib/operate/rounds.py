@@ -68,8 +68,7 @@ def told_of_trouble(before: str = "") -> Iterator[None]:
     try:
         yield
     except MirrorError as exc:
-        kind = type(exc).__name__
-        emit_state(before, state="failed", reason=str(exc), error=kind, table="")
+        emit_state(before, state="failed", reason=str(exc), error=type(exc).__name__, table="")
         raise
     emit_state(before, state="current", reason="the run could begin", table="")
 

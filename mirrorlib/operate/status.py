@@ -115,8 +115,7 @@ class StatusReport(StateReport):
             return [NEW]
         lines = []
         for t in self.tables:
-            is_dated = t.since and t.state in STOPPED
-            since = f" since {shown_moment(t.since)}" if is_dated else ""
+            since = f" since {shown_moment(t.since)}" if (t.since and t.state in STOPPED) else ""
             lines += [reason_line(t.table, f"{t.state}{since}", t.reason)] if t.reason else []
         lines += [f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings]
         return [*lines, f"published by {self.publisher}"] if self.publisher else lines

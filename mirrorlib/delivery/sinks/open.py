@@ -47,8 +47,7 @@ def check_net(mode: str, *, net: bool) -> None:
         msg = (
             "mode scd2 keeps every state of a row, and net changes leave out those within a window"
         )
-        step = "Leave --net out, or choose mode current."
-        raise LandingZoneError(msg, next_step=step)
+        raise LandingZoneError(msg, next_step="Leave --net out, or choose mode current.")
 
 
 def place_of(to: str) -> str:

@@ -147,8 +147,7 @@ def _read(
         within = pc.index_in(rows.column(net.KIND), value_set=pa.array(net.ORDER))
         if within.null_count:
             raise pa.ArrowInvalid(_UNTOLD)
-        place = pc.add(within.cast(pa.int64()), file.version << _BITS)
-        rows = rows.append_column(_PLACE, place)
+        rows = rows.append_column(_PLACE, pc.add(within.cast(pa.int64()), file.version << _BITS))
         return rows.filter(keep(rows)) if len(rows) else rows
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -119,8 +119,7 @@ def _trace(spark: SparkSession, root: Node, tagged: _Tags) -> Trace:
             return _claim(chosen, way, tagged)
         meetings.append(meeting)
     loss = keyed_twice(meetings[0])
-    trace = Trace(losses=(loss,), weakest=loss.label)
-    return _lost(trace, alive[0][0], tagged)
+    return _lost(Trace(losses=(loss,), weakest=loss.label), alive[0][0], tagged)
 
 
 def _meeting(one: Marked, other: Marked, effects: list[Effect]) -> Node | None:
@@ -178,10 +177,9 @@ def _claim(marked: Marked, way: list[Effect], tagged: _Tags) -> Trace:
     followed = _followed(marked, mine)
     names = _names(followed, mine)
     gone = {was: column for was, column in followed.items() if names[was] is None}
-    primary = all(effect.primary for effect in way)
     return replace(
         trace,
-        keys=left_under(declared.keys, names, primary=primary),
+        keys=left_under(declared.keys, names, primary=all(effect.primary for effect in way)),
         declared=declared,
         losses=(*losses, *_column_losses(marked, gone)),
         names=names,

@@ -95,8 +95,7 @@ def where_is(
         steps = trace_file(past, str(file))
     else:
         with lend_session(spark) as session:
-            address = table_address(place, past.name)
-            delta = find_feed_table(session, address, shown=past.name.shown)
+            delta = find_feed_table(session, table_address(place, past.name), shown=past.name.shown)
             typed = _read_key(session, past, delta, key)
             steps = [*_trace_key(session, past, delta, typed, after)]
         key = {column.name: values[0].as_py() for column, values in typed.items()}

@@ -74,8 +74,7 @@ def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     if puts is None or rows is None:
         return False
     there = _key_values(rows, [work.spelled(key) for key in keys])
-    given = _key_values(folded, keys)
-    fresh = dict(zip(given, folded.column(FRESH).to_pylist(), strict=True))
+    fresh = dict(zip(_key_values(folded, keys), folded.column(FRESH).to_pylist(), strict=True))
     met = [key for key in there if key in fresh]
     if len(set(met)) < len(met):
         return False  # two rows of a key, to which MERGE does the same

@@ -54,8 +54,7 @@ def keep_history(work: WindowWork) -> int | None:
             states = states.unionByName(_held(rows_like(_open_rows(work), gone, by), work))
         return _ops_of_states(states, work, by)
 
-    columns = [*work.columns, VERSION, TIME]
-    return merge_counts(work, events, columns, by, [*by, IS_CURRENT], tell)
+    return merge_counts(work, events, [*work.columns, VERSION, TIME], by, [*by, IS_CURRENT], tell)
 
 
 def _opened(frame: DataFrame, columns: Sequence[str]) -> DataFrame:

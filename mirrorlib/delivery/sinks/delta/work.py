@@ -110,8 +110,7 @@ class WindowWork(Delivery):
             "physical": dict(self.physical_after),
         }
         app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
-        state = self.scratch
-        claim = claim_table(self.spark, self.ref, self.log, state, self.last.newest, app_id)
+        claim = claim_table(self.spark, self.ref, self.log, self.scratch, self.last.newest, app_id)
         return self.last.next_mark(app_id, stream, plan.number, facts, claim)
 
     def spelled(self, name: str) -> str:

@@ -93,8 +93,7 @@ class Receiver:
             self._check_successor(delivery, newest)
             facts = pick(stream, "consumer", "table", "ordinal", "began_at")
             value = {"format": FORMAT, "stream": stream.uuid, **facts}
-            path = f"{self._manifest}/streams/{number + 1:06d}.json"
-            self.store.put_new(path, json_bytes(value))
+            self.store.put_new(f"{self._manifest}/streams/{number + 1:06d}.json", json_bytes(value))
 
     def last(self, stream: Stream) -> int:
         """Return the number of a stream's last window that is known to be here; 0 for none."""

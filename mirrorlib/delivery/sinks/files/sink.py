@@ -63,8 +63,7 @@ class FilesSink:
         receiver = Receiver(self._store, delivery.stream.table)
         place = "CSV" if self._format == "csv" else self._format
         check_types(delivery.frame, delivery.stream.table, place)
-        ordinal = receiver.admit(delivery)
-        window = window_name(ordinal, delivery.plan)
+        window = window_name(receiver.admit(delivery), delivery.plan)
         if receiver.last(delivery.stream) > delivery.plan.number:
             return 0  # the stream has gone on; readers do not look back
         entry = receiver.entry(window) or self._finish(receiver, window, delivery)

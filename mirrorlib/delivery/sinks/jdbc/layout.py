@@ -242,12 +242,10 @@ def _check_follows(held: Held, delivery: Delivery) -> None:
     before, ours = record.delta_version, record.stream == stream.uuid
     if not ours and plan.after > before and not delivery.unchanged_since(before):
         msg = "the table in the database ends before the stream begins"
-        found = f"version {before}, the stream begins after {plan.after}"
-        _refuse(msg, stream, found, _BEGIN_ANEW)
+        _refuse(msg, stream, f"version {before}, the stream begins after {plan.after}", _BEGIN_ANEW)
     if stream.net and plan.after < before < plan.until:  # what came and went again is not told
         msg = f"the net window {plan.after} to {plan.until} begins before what the table holds"
-        step = _BEGIN_ANEW
-        raise FeedError(msg, table=stream.table, found=f"version {before}", next_step=step)
+        raise FeedError(msg, table=stream.table, found=f"version {before}", next_step=_BEGIN_ANEW)
 
 
 def _refuse(msg: str, stream: Stream, found: str | None, step: str) -> NoReturn:

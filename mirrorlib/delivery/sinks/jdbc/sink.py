@@ -163,8 +163,7 @@ def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, tab
         if shape.exact and taken != gone:
             msg = "the table in the database does not hold all rows that the source has deleted"
             step = f"See who else writes to it; then let the consumer {BEGIN_ANEW}"
-            found = f"{taken} of {gone}"
-            raise JournalError(msg, table=table, found=found, next_step=step)
+            raise JournalError(msg, table=table, found=f"{taken} of {gone}", next_step=step)
     session.run(
         f"INSERT INTO {place} ({quoted(shape.kinds)})"  # noqa: S608  # quoted
         f" SELECT {', '.join(staged_names)} FROM {STAGE} WHERE op > 0{on_conflict}"

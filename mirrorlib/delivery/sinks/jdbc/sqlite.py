@@ -108,8 +108,7 @@ class Sqlite:
         except sqlite3.IntegrityError as exc:
             raise _broken(exc, table, keys) from None  # it may quote a value
         except sqlite3.Error as exc:
-            name = getattr(exc, "sqlite_errorname", "")
-            if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            if getattr(exc, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
                 msg = f"another program keeps the SQLite file {Path(self._path).name} locked"
                 raise TableBusyError(msg, table=table) from exc
             msg = f"the SQLite file {self._path} cannot be read or written"

@@ -169,8 +169,7 @@ def _check(kind: t.DataType, column: str, table: str) -> None:
     if odd is not None:
         msg = "a column of this type cannot be told in JSON"
         step = "Change its type, or export the table to a receiver that takes it."
-        found = odd.simpleString()
-        raise SchemaError(msg, table=table, column=column, found=found, next_step=step)
+        raise SchemaError(msg, table=table, column=column, found=odd.simpleString(), next_step=step)
 
 
 def _key(column: Column, kind: t.DataType) -> Column:
@@ -192,8 +191,7 @@ def _json_value(column: Column, kind: t.DataType) -> Column:
     if isinstance(kind, t.DecimalType):
         return decimal_text(column, kind.scale)
     if isinstance(kind, t.ArrayType):
-        inner = kind.elementType
-        return f.transform(column, lambda item: _json_value(item, inner))
+        return f.transform(column, lambda item: _json_value(item, kind.elementType))
     if isinstance(kind, t.MapType):
         values = kind.valueType
         if isinstance(kind.keyType, t.StringType):

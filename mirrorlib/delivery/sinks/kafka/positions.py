@@ -80,8 +80,7 @@ class Positions:
 
     def find(self, stream: Stream, scene: Scene) -> Position:
         """Find how far a stream has come."""
-        partitions = self._cluster.positions(scene)
-        ends = self._cluster.ends(partitions, scene)
+        ends = self._cluster.ends(self._cluster.positions(scene), scene)
         with self._lock:
             starts = {number: self._read_to.get(number, 0) for number in ends}
         if any(starts[number] < end for number, end in ends.items()):

@@ -91,8 +91,7 @@ class KafkaSink:
         rows = frame.toLocalIterator()
         # The first snapshot of a stream voids what an earlier one has begun: what was deleted since is not in it.
         if plan.kind == "snapshot" and (begun or plan.reset or delivery.stream.ordinal > 1):
-            partitions = self._cluster.topic(scene)
-            yield from reset_messages(delivery, partitions, now_ms)
+            yield from reset_messages(delivery, self._cluster.topic(scene), now_ms)
         yield from row_messages(delivery, rows, now_ms, tombstones=self._address.tombstones)
 
     def _take(self, stream: Stream) -> tuple[Transactions, Position]:

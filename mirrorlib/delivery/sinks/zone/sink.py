@@ -189,8 +189,7 @@ def _collect(delivery: Delivery) -> pa.Table:
     for name in delivery.frame.columns:
         if name.lower() == MARKER:
             msg = "a column has the name of the landing zone's row marker"
-            step = "Rename it in the source."
-            raise SchemaError(msg, table=table, column=name, next_step=step)
+            raise SchemaError(msg, table=table, column=name, next_step="Rename it in the source.")
     folder = f"{delivery.folder}/{new_attempt()}"
     parts, count = write_parts(delivery, delivery.scratch, folder, "parquet")
     tables = []
