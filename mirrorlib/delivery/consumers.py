@@ -12,7 +12,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mirrorlib.delivery.report import ConsumersReport, ConsumerStatus
+from mirrorlib.delivery.report import ConsumersReport, ConsumerStatus, Health
+from mirrorlib.delivery.stream_job import beginning
 from mirrorlib.delta.address import find_feed_table, find_table_at
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import LOG_RETENTION
@@ -105,31 +106,20 @@ def rewind_consumer(
     place = Target.of(target, catalog=catalog, state=state)
     found = known_streams(place, consumer, tables)
     check_start(to)
-    begins = [(registry, _beginning(place, registry, to, spark)) for registry in found]
+    begins = [(each, beginning(_commits_of(place, each.table, spark), to)) for each in found]
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
             held.enter_context(hold_stream(registry))
-        for registry, beginning in begins:
+        for registry, begin in begins:
             stream = registry.newest_stream()
             if stream is None:  # dropped a moment ago
                 continue
             kept = pick(stream, "to", "mode", "net", "on_expired")
-            wanted = {**kept, **beginning, "first_table_id": stream.lineage}
+            wanted = {**kept, **begin, "first_table_id": stream.lineage}
             registry.begin(wanted, stream.ordinal + 1)
             registry.forget_scratch()
             registry.forget_status()
     return tuple(registry.table for registry in found)
-
-
-def _beginning(
-    place: Target, registry: Registry, to: Start, spark: SparkSession | None
-) -> dict[str, int | str | None]:
-    """Settle where a stream begins, and see that it can be read from there."""
-    commits = _commits_of(place, registry.table, spark)
-    start_at = commits.newest if to == "now" else to if isinstance(to, int) else None
-    if start_at is not None:
-        open_window(commits, start_at, None)
-    return {"start_at": start_at, "table_id": commits.metadata_at(commits.newest).id}
 
 
 def _registered(place: Target, consumer: str | None, tables: Sequence[str]) -> list[Registry]:
@@ -173,7 +163,13 @@ def _status(
         windows=0 if entry is None else entry.plan.number - (entry.done is None),
         last=entry.done.finished_at if entry is not None and entry.done is not None else None,
     )
-    status = _compare(place, registry, status, table_id_of(stream, entry), spark)
+    health: Health = "unknown"
+    try:
+        commits = _commits_of(place, registry.table, spark)
+        status, health = replace(status, newest=commits.newest), "failed"
+        status = _compare(commits, registry, status, table_id_of(stream, entry))
+    except MirrorError as exc:
+        status = replace(status, health=health, reason=str(exc))
     if said.get("state") == "failed" and status.health in {"behind", "expiring"}:
         reason = " ".join(filter(None, (str(said.get("reason", "")), status.reason)))
         status = replace(status, health="failed", reason=reason)
@@ -182,27 +178,9 @@ def _status(
 
 
 def _compare(
-    place: Target,
-    registry: Registry,
-    status: ConsumerStatus,
-    table_id: str,
-    spark: SparkSession | None,
-) -> ConsumerStatus:
-    """Compare the position that a status tells with the table's log; say what came of it."""
-    try:
-        commits = _commits_of(place, registry.table, spark)
-    except MirrorError as exc:
-        return replace(status, health="unknown", reason=str(exc))
-    status = replace(status, newest=commits.newest)
-    try:
-        return _compare_with(commits, registry, status, table_id)
-    except MirrorError as exc:
-        return replace(status, health="failed", reason=str(exc))
-
-
-def _compare_with(
     commits: Commits, registry: Registry, status: ConsumerStatus, table_id: str
 ) -> ConsumerStatus:
+    """Compare the position that a status tells with the table's log; say what came of it."""
     newest, position = commits.newest, status.position
     if position is None:
         return replace(status, health="behind")

@@ -11,7 +11,13 @@ from collections.abc import Mapping
 
 from mirrorlib.delivery.deliver_window import check_registry, end_window, refuse_void
 from mirrorlib.delivery.sinks.open import is_same_url
-from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, StreamProgress, check_table
+from mirrorlib.delivery.stream_job import (
+    OtherWishesError,
+    StreamJob,
+    StreamProgress,
+    beginning,
+    check_table,
+)
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
 from mirrorlib.events import pick
@@ -72,22 +78,11 @@ def _goal(job: StreamJob) -> int:
 
 
 def _register(job: StreamJob) -> Stream:
-    """Register the stream; a start of "now" is a version from here on."""
-    run, commits = job.run, job.source.commits
-    start = commits.newest if run.start == "now" else run.start
-    start_at = start if isinstance(start, int) else None
-    if start_at is not None:  # a start that cannot be read is refused before it is written down
-        open_window(commits, start_at, None)
+    """Register the stream."""
+    begin = beginning(job.source.commits, job.run.start)
     count, lineage = job.registry.forgotten()
-    return job.registry.begin(
-        {
-            **pick(run, "to", "mode", "net", "on_expired"),
-            "start_at": start_at,
-            "table_id": commits.metadata_at(commits.newest).id,
-            "first_table_id": lineage,
-        },
-        count + 1,
-    )
+    wishes = pick(job.run, "to", "mode", "net", "on_expired")
+    return job.registry.begin({**wishes, **begin, "first_table_id": lineage}, count + 1)
 
 
 def _check_same(stream: Stream, job: StreamJob) -> None:

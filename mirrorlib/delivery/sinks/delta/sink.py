@@ -7,7 +7,6 @@ is never written to.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.claim import was_overtaken
@@ -84,8 +83,12 @@ class DeltaSink:
 
         """
         committer = _WindowCommitter(self._target, self._mode, delivery)
-        with _hold(self._target, delivery):
-            return commit_plan(committer, f"window {delivery.plan.number}", delivery.stream.table)
+        target, stream = self._target, delivery.stream
+        # Where Delta keeps no other Java processes off, whoever applies to the table has the same lock; where neither
+        # its place nor a state is local, the consumers' scratch holds it.
+        state = open_store(target.state) if target.state else delivery.scratch
+        with lock_table(delivery.spark, target, state, parse_name(stream.table), lambda: False):
+            return commit_plan(committer, f"window {delivery.plan.number}", stream.table)
 
 
 class _WindowCommitter(Committer[WindowWork, int]):
@@ -160,17 +163,6 @@ class _WindowCommitter(Committer[WindowWork, int]):
         return last.rows if self._rows is None else self._rows
 
 
-def _hold(target: Target, delivery: Delivery) -> AbstractContextManager[None]:
-    """Keep other Java processes off the table, where Delta does not: on a local file system.
-
-    It is the lock of whoever applies to the table; where neither its place nor a state is local,
-    the consumers' scratch holds it.
-    """
-    name, spark = parse_name(delivery.stream.table), delivery.spark
-    state = open_store(target.state) if target.state else delivery.scratch
-    return lock_table(spark, target, state, name, lambda: False)
-
-
 def _create_table(delivery: Delivery, ref: TableRef, columns: StructType, mode: str) -> None:
     """Create an empty table of this consumer's, of rows that its keys tell apart; nothing happens when there is one."""
     spark, stream = delivery.spark, delivery.stream
@@ -229,37 +221,32 @@ def _check_owner(found: Found, stream: Stream, mode: str) -> None:
 
 def _check_untouched(work: WindowWork) -> None:
     """See that a window of changes goes on where the table ends; of a log only that it was not removed."""
-    reason, found = _discontinuity(work) if work.plan.kind == "changes" else ("", None)
-    if reason:
-        table, step = work.stream.table, work.set_right
-        raise ForeignWriteError(reason, table=table, found=found, next_step=step)
-
-
-def _discontinuity(work: WindowWork) -> tuple[str, str | None]:
     last, stream, plan, facts = work.last, work.stream, work.plan, work.last.facts
-    is_log = work.mode == "changes"
+    is_log, found = work.mode == "changes", None
+    if plan.kind != "changes":
+        return
     if last.foreign is not None and not is_log:
         commit = last.foreign
-        who = f"version {commit.version}, {commit.operation} by {commit.user}"
-        return "somebody else has written to the table that the consumer keeps", who
-    if work.fresh and plan.number > 1 and work.continues:
-        return "the table that the consumer keeps was removed and is empty now", None
-    if facts is None and not last.complete and plan.number == 1 and not is_log:
-        return "nobody can tell any more how far the table that the consumer keeps goes", None
-    if facts is None or is_log:
-        return "", None
-    if facts.get("table_id") != plan.table_id:
-        return "the copy is one of a table that was made anew since", None
-    if facts.get("stream") == stream.uuid:
-        return "", None
-    upto = int(facts["upto"])
-    if plan.after > upto and not work.unchanged_since(upto):
+        found = f"version {commit.version}, {commit.operation} by {commit.user}"
+        reason = "somebody else has written to the table that the consumer keeps"
+    elif work.fresh and plan.number > 1 and work.continues:
+        reason = "the table that the consumer keeps was removed and is empty now"
+    elif facts is None and not last.complete and plan.number == 1 and not is_log:
+        reason = "nobody can tell any more how far the table that the consumer keeps goes"
+    elif facts is None or is_log:
+        return
+    elif facts.get("table_id") != plan.table_id:
+        reason = "the copy is one of a table that was made anew since"
+    elif facts.get("stream") == stream.uuid:
+        return
+    elif plan.after > (upto := int(facts["upto"])) and not work.unchanged_since(upto):
         found = f"version {upto}, the stream begins after {plan.after}"
-        return "the copy ends before the stream begins", found
-    if stream.net:
-        msg = "net changes are none since where the copy stands, which another stream has left"
-        return msg, None
-    return "", None
+        reason = "the copy ends before the stream begins"
+    elif stream.net:
+        reason = "net changes are none since where the copy stands, which another stream has left"
+    else:
+        return
+    raise ForeignWriteError(reason, table=stream.table, found=found, next_step=work.set_right)
 
 
 def _is_there(work: WindowWork) -> bool:
