@@ -10,7 +10,7 @@ import time
 from logging import INFO
 from typing import Any
 
-from mirrorlib.commit.claim import Claim, claim_table, was_overtaken
+from mirrorlib.commit.claim import claim_table, was_overtaken
 from mirrorlib.commit.difference import difference
 from mirrorlib.commit.last_commit import prove_window
 from mirrorlib.commit.mark import Mark, mark_nothing
@@ -102,16 +102,12 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         if self.differ:  # until the commit it would not be true
             keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
         self.ready = self._log(before).newest(self.ready) or 0
-        self.written = self._write(before, computed, table)
+        self.written = self._write(before, table)
 
-    def _write(
-        self, before: DerivedTarget, computed: Computed, table: Found
-    ) -> tuple[int, int] | None:
+    def _write(self, before: DerivedTarget, table: Found) -> tuple[int, int] | None:
         """Write one commit; return how many rows came and went, None where the commit itself tells."""
-        job, ref = self.job, self.job.place.ref
-        state, since = open_store(job.place.state), before.last.newest
-        claim = claim_table(job.session, ref, self._log(before), state, since, _app_id(job))
-        mark = _mark(job, self.planned, before, computed, claim)
+        job, ref, computed = self.job, self.job.place.ref, self.computed
+        mark = self._mark(before)
         if computed.how == "nothing new":
             mark_nothing(job.session, ref, mark)
             return 0, 0
@@ -126,6 +122,23 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         same = kept is not None and kept.unique and kept.primary == keys.primary
         by = keys.primary if keys.unique and same and before.pure else ()
         return write_difference(job, table, difference(computed.old, computed.new, by), by, mark)
+
+    def _mark(self, before: DerivedTarget) -> Mark:
+        """Say in the commit which round it is; the number grows from one beginning to the next."""
+        job, planned, computed, last = self.job, self.planned, self.computed, before.last
+        app_id, state = f"mirrorlib:derive:{job.name}", open_store(job.place.state)
+        log = self._log(before)
+        claim = claim_table(job.session, job.place.ref, log, state, last.newest, app_id)
+        facts: dict[str, Any] = {
+            "derived": job.name,
+            ON: last.newest,
+            "how": computed.how,
+            "plan": computed.shape.fingerprint,
+            MOVES: computed.shape.moves,
+            _KEYS: keys_property(computed.keys.keys).get(KEYS_PROPERTY, ""),
+            "sources": [pick(plan, "stream", "until", "table_id") for plan in planned.plans],
+        }
+        return last.next_mark(app_id, planned.streams[0], planned.number, facts, claim)
 
     def is_overtaken(self, before: DerivedTarget, failure: Exception) -> bool:
         if isinstance(failure, MirrorError):
@@ -175,33 +188,6 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
             changes=tuple(f"The column {name} was added." for name in computed.added or ()),
             seconds=round(time.perf_counter() - job.began, 3),
         )
-
-
-def _mark(
-    job: DeriveJob,
-    planned: Round,
-    target: DerivedTarget,
-    computed: Computed,
-    claim: Claim | None,
-) -> Mark:
-    """Say in the commit which round it is; the number grows from one beginning to the next."""
-    facts: dict[str, Any] = {
-        "derived": job.name,
-        ON: target.last.newest,
-        "how": computed.how,
-        "plan": computed.shape.fingerprint,
-        MOVES: computed.shape.moves,
-        _KEYS: keys_property(computed.keys.keys).get(KEYS_PROPERTY, ""),
-        "sources": [
-            {"stream": plan.stream, "until": plan.until, "table_id": plan.table_id}
-            for plan in planned.plans
-        ],
-    }
-    return target.last.next_mark(_app_id(job), planned.streams[0], planned.number, facts, claim)
-
-
-def _app_id(job: DeriveJob) -> str:
-    return f"mirrorlib:derive:{job.name}"
 
 
 def settle_keys(job: DeriveJob, target: DerivedTarget) -> None:

@@ -254,7 +254,8 @@ def _merge(session: SparkSession, rows: DataFrame, view: View, said: Mapping[str
         newest.createOrReplaceTempView(name)
     else:
         newest.createOrReplaceGlobalTempView(name)
-        source, drop = f"{_shared_views(session)}.{name}", session.catalog.dropGlobalTempView
+        shared = quote(read_conf(session, _SHARED) or "global_temp")
+        source, drop = f"{shared}.{name}", session.catalog.dropGlobalTempView
     same = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in keys.primary)
     # Structs compare field by field, and NULL is less than everything: the oldest.
     ours, theirs = (
@@ -274,7 +275,3 @@ def _merge(session: SparkSession, rows: DataFrame, view: View, said: Mapping[str
         raise
     finally:
         drop(name)
-
-
-def _shared_views(session: SparkSession) -> str:
-    return quote(read_conf(session, _SHARED) or "global_temp")

@@ -80,11 +80,6 @@ class DeriveReport(Report):
     changes: tuple[str, ...] = ()
     seconds: float
 
-    @property
-    def ok(self) -> bool:
-        """Say that it is up to date: what stands in the way is an error."""
-        return True
-
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a source."""
         words = {None: "-", True: "yes", False: "no"}

@@ -65,21 +65,18 @@ class LedgerReport(Report):
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a batch."""
-        found = []
-        for one in self.batches:
-            counts = [getattr(one, name) for name in ("files", *MARKED)]
-            found.append(
-                (
-                    one.table,
-                    str(one.batch),
-                    shown_moment(one.finished_at),
-                    *(f"{count:,}" for count in counts),
-                    str(one.version),
-                    f"{sum(one.seconds.values()):.1f}",
-                    "-" if one.waited_seconds is None else duration(one.waited_seconds),
-                )
+        return [
+            (
+                one.table,
+                str(one.batch),
+                shown_moment(one.finished_at),
+                *(f"{getattr(one, name):,}" for name in ("files", *MARKED)),
+                str(one.version),
+                f"{sum(one.seconds.values()):.1f}",
+                "-" if one.waited_seconds is None else duration(one.waited_seconds),
             )
-        return found
+            for one in self.batches
+        ]
 
     def notes(self) -> list[str]:
         """Say why batches were voided."""

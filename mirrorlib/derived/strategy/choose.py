@@ -25,7 +25,7 @@ from mirrorlib.keys.tracing.columns import (
     find_marked,
     selected_numbers,
 )
-from mirrorlib.keys.tracing.outputs import TYPE, Column, outputs_of, split
+from mirrorlib.keys.tracing.outputs import TYPE, Column, closed, outputs_of, split
 from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, is_mark, read_plan, walk
 from mirrorlib.keys.tracing.rules import judge
 
@@ -248,9 +248,10 @@ def _partners(column: Followed, equal: Sequence[tuple[Column, Column]]) -> set[C
 
 def _equalities(condition: str) -> Iterator[tuple[Column, Column]]:
     """Give the pairs of columns that have to be equal for a condition to be true."""
-    inner = _inside(condition.strip())
-    if inner is None:
+    text = condition.strip()
+    if not text or closed(text, "()") != len(text):
         return
+    inner = text[1:-1]
     parts = split(inner, " AND ")
     if len(parts) > 1:
         for part in parts:
@@ -269,13 +270,3 @@ def _is_given(column: Column, join: Node) -> bool:
     if _WORD.fullmatch(column[0]):
         return True
     return any(column in outputs_of(node) for node in walk(*join.children))
-
-
-def _inside(text: str) -> str | None:
-    """Return what is between two parentheses that belong together; None for anything else."""
-    depth = 0
-    for place, sign in enumerate(text):
-        depth += (sign == "(") - (sign == ")")
-        if depth == 0:
-            return text[1:-1] if place == len(text) - 1 and text[0] == "(" else None
-    return None

@@ -35,14 +35,14 @@ def selected(node: Node) -> str:
     """Return what a select or an aggregate gives, without what it groups by; "" where that cannot be told."""
     text = node.text.strip()
     if node.operator == "Aggregate":
-        grouping = _closed(text)
+        grouping = closed(text)
         if not text.startswith(", [", grouping):
             return ""
         text = text[grouping + len(", ") :]
     elif node.operator != "Project":
         return ""
     # A select is one list, whatever its names are; of an aggregate's two the second ends with the text.
-    whole = node.operator == "Project" or _closed(text) == len(text)
+    whole = node.operator == "Project" or closed(text) == len(text)
     return text[1:-1] if whole and text.startswith("[") and text.endswith("]") else ""
 
 
@@ -52,17 +52,17 @@ def _referred(node: Node) -> str:
     if begin is None:
         return ""
     text = node.text[begin.end() :]
-    end = _closed(text)
+    end = closed(text)
     return text[1 : end - 1] if end else ""
 
 
-def _closed(text: str) -> int:
-    """Return where the bracket closes with which a text begins; 0 where it does not."""
+def closed(text: str, pair: str = "[]") -> int:
+    """Return where the bracket closes, of a pair, with which a text begins; 0 where it does not."""
     depth = 0
-    for place, sign in enumerate(text):
-        depth += (sign == "[") - (sign == "]")
+    for place, sign in enumerate(text if text.startswith(pair[0]) else ""):
+        depth += (sign == pair[0]) - (sign == pair[1])
         if depth == 0:
-            return place + 1 if place else 0
+            return place + 1
     return 0
 
 
