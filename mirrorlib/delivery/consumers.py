@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.report import ConsumersReport, ConsumerStatus, Health
-from mirrorlib.delivery.stream_job import beginning
 from mirrorlib.delta.address import find_feed_table, find_table_at
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import LOG_RETENTION
@@ -22,7 +21,7 @@ from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.events import pick
 from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.proof import may_leave_log
-from mirrorlib.feed.window import open_window
+from mirrorlib.feed.window import begin_stream, open_window
 from mirrorlib.journal.leases import hold_stream, holder_of
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import Start, check_start, table_id_of, version_given
@@ -106,7 +105,7 @@ def rewind_consumer(
     place = Target.of(target, catalog=catalog, state=state)
     found = known_streams(place, consumer, tables)
     check_start(to)
-    begins = [(each, beginning(_commits_of(place, each.table, spark), to)) for each in found]
+    begins = [(each, begin_stream(_commits_of(place, each.table, spark), to)) for each in found]
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
             held.enter_context(hold_stream(registry))

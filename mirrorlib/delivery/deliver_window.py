@@ -89,9 +89,9 @@ def _is_delivered(job: StreamJob, stream: Stream, plan: WindowPlan, given: int |
     return position >= plan.number
 
 
-def check_registry(job: StreamJob, stream: Stream, entry: WindowEntry | None) -> None:
+def check_registry(job: StreamJob, stream: Stream, entry: WindowEntry) -> None:
     """Refuse a registry that was set back: its next windows would be taken for others that are there."""
-    known = 0 if entry is None else entry.plan.number
+    known = entry.plan.number
     position = job.run.sink.position(stream)
     if position <= known or job.registry.newest(stream) != entry:
         return

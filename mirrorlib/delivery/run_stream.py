@@ -11,30 +11,17 @@ from collections.abc import Mapping
 
 from mirrorlib.delivery.deliver_window import check_registry, end_window, refuse_void
 from mirrorlib.delivery.sinks.open import is_same_url
-from mirrorlib.delivery.stream_job import (
-    OtherWishesError,
-    StreamJob,
-    StreamProgress,
-    beginning,
-    check_table,
-)
+from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, StreamProgress, check_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.feed.declared_keys import find_mirror
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
-from mirrorlib.feed.window import NOTHING, open_window
+from mirrorlib.feed.window import NOTHING, begin_stream, open_window
 from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.journal.leases import hold_stream
-from mirrorlib.journal.streams import (
-    Kind,
-    Stream,
-    WindowEntry,
-    WindowPlan,
-    position_of,
-    table_id_of,
-)
+from mirrorlib.journal.streams import Stream, WindowEntry, WindowPlan, position_of, table_id_of
 
 
 def bring_up_to_date(job: StreamJob, progress: StreamProgress) -> None:
@@ -79,7 +66,7 @@ def _goal(job: StreamJob) -> int:
 
 def _register(job: StreamJob) -> Stream:
     """Register the stream."""
-    begin = beginning(job.source.commits, job.run.start)
+    begin = begin_stream(job.source.commits, job.run.start)
     count, lineage = job.registry.forgotten()
     wishes = pick(job.run, "to", "mode", "net", "on_expired")
     return job.registry.begin({**wishes, **begin, "first_table_id": lineage}, count + 1)
@@ -122,9 +109,9 @@ def _next(job: StreamJob, stream: Stream, entry: WindowEntry | None) -> WindowPl
     position = position_of(stream, entry)
     if entry is not None and entry.done is not None and entry.done.outcome == "void":
         refuse_void(stream, entry.plan)
-        return _plan(job, stream, entry, NOTHING, commits.newest, "snapshot", reset=True)
+        return _plan(job, stream, entry, None, commits.newest)
     if position is None:
-        return _plan(job, stream, entry, NOTHING, commits.newest, "snapshot")
+        return _plan(job, stream, entry, None, commits.newest)
     try:
         check_table(job, stream, table_id_of(stream, entry), position)
         if position >= goal:
@@ -134,31 +121,25 @@ def _next(job: StreamJob, stream: Stream, entry: WindowEntry | None) -> WindowPl
     except FeedExpiredError:
         if stream.on_expired == "fail":
             raise
-        return _plan(job, stream, entry, NOTHING, commits.newest, "snapshot", reset=True)
+        return _plan(job, stream, entry, None, commits.newest)
     if window.rewritten:  # what came before is told in the types that it had
         until = max(window.rewritten[0] - 1, position + 1)
-    return _plan(job, stream, entry, position, until, "changes")
+    return _plan(job, stream, entry, position, until)
 
 
 def _plan(
-    job: StreamJob,
-    stream: Stream,
-    entry: WindowEntry | None,
-    after: int,
-    until: int,
-    kind: Kind,
-    *,
-    reset: bool = False,
+    job: StreamJob, stream: Stream, entry: WindowEntry | None, after: int | None, until: int
 ) -> WindowPlan:
+    """Plan a window of what came after a version; or, after None, a snapshot."""
     commits, keys = job.source.commits, _keys(job)
     spell_keys(stream.table, commits.metadata_at(until), keys)  # a plan is never changed
     return WindowPlan(
         stream=stream.uuid,
         number=1 if entry is None else entry.plan.number + 1,
         attempt=new_attempt(),
-        kind=kind,
-        reset=reset,
-        after=after,
+        kind="snapshot" if after is None else "changes",
+        reset=after is None and position_of(stream, entry) is not None,  # for changes that are lost
+        after=NOTHING if after is None else after,
         until=until,
         until_at=commits.written_at(until).isoformat(),
         table_id=commits.metadata_at(commits.newest).id,

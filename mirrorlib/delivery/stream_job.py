@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.delivery.sink import Sink
 from mirrorlib.delta.address import FeedTable
-from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import FeedExpiredError, JournalError
 from mirrorlib.events import Event, Observer
 from mirrorlib.feed.proof import first_readable
-from mirrorlib.feed.window import open_window
 from mirrorlib.journal.streams import OnExpired, Start, Stream, WindowPlan, snapshot_command
 from mirrorlib.store import Store
 from mirrorlib.store.target import Target
@@ -85,14 +83,6 @@ class StreamJob:
         table = self.registry.table
         event = Event(table=table, step=step, when=when, batch=plan.number, rows=rows or 0)
         self.run.observe(event)
-
-
-def beginning(commits: Commits, start: Start) -> dict[str, int | str | None]:
-    """Settle where a stream begins, for "now" with what is still to come, and see that it can be read from there."""
-    start_at = commits.newest if start == "now" else start if isinstance(start, int) else None
-    if start_at is not None:  # one that cannot be read is refused before it is written down
-        open_window(commits, start_at, None)
-    return {"start_at": start_at, "table_id": commits.metadata_at(commits.newest).id}
 
 
 def begin_anew(stream: Stream) -> str:

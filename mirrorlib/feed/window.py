@@ -28,6 +28,7 @@ from mirrorlib.feed.proof import (
     vacuumed_until,
 )
 from mirrorlib.feed.schemas import renew, renewed_columns, spans
+from mirrorlib.journal.streams import Start
 
 Bound = int | str | datetime
 NOTHING = -1  # the version before the first
@@ -106,6 +107,14 @@ def open_window(
         rows=None if None in counts else sum(count for count in counts if count is not None),
         files=None if None in whole else tuple(file for files in whole for file in files or ()),
     )
+
+
+def begin_stream(commits: Commits, start: Start) -> dict[str, int | str | None]:
+    """Settle where a stream begins, for "now" with what is still to come, and see that it can be read from there."""
+    start_at = commits.newest if start == "now" else start if isinstance(start, int) else None
+    if start_at is not None:  # one that cannot be read is refused before it is written down
+        open_window(commits, start_at, None)
+    return {"start_at": start_at, "table_id": commits.metadata_at(commits.newest).id}
 
 
 def settle_bound(commits: Commits, name: str, bound: Bound, *, beyond: bool = False) -> int:

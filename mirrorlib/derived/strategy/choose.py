@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from mirrorlib.derived.strategy.determinism import moment_dependence, trouble_of
 from mirrorlib.derived.strategy.fingerprint import hash_plan
 from mirrorlib.identifiers import quote
-from mirrorlib.keys.tracing.columns import (
-    Followed,
-    declared_columns,
-    find_marked,
-    selected_numbers,
-)
+from mirrorlib.keys.tracing.columns import Followed, declared_columns, find_marked, selected_numbers
 from mirrorlib.keys.tracing.outputs import TYPE, Column, closed, outputs_of, split
 from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, is_mark, read_plan, walk
 from mirrorlib.keys.tracing.rules import judge

@@ -23,13 +23,7 @@ import pyarrow as pa
 
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import Column, Columns, to_columns
-from mirrorlib.delta.sessions import (
-    ARROW_FRAMES,
-    PATTERN,
-    file_reader,
-    is_remote,
-    spark_generation,
-)
+from mirrorlib.delta.sessions import ARROW_FRAMES, PATTERN, file_reader, is_remote, spark_generation
 from mirrorlib.feed.net import INSERT, KIND, TIME, VERSION
 from mirrorlib.identifiers import find_name, fold_name, quote
 from mirrorlib.landing.footer import WRITER, old_calendar

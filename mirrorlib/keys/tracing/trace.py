@@ -32,14 +32,7 @@ from mirrorlib.keys.tracing.functions import (
     shared_until,
     user_defined,
 )
-from mirrorlib.keys.tracing.plan import (
-    REDACTED,
-    Node,
-    UnreadablePlanError,
-    is_mark,
-    read_plan,
-    walk,
-)
+from mirrorlib.keys.tracing.plan import REDACTED, Node, UnreadablePlanError, read_plan
 from mirrorlib.keys.tracing.rules import (
     Effect,
     Order,
@@ -101,7 +94,7 @@ def _trace(spark: SparkSession, root: Node, tagged: _Tags) -> Trace:
         if not one.inner and all(judge(node, side).passes for node, side in one.way)
     ]
     if not marked:
-        if any(is_mark(node, [STALE]) for node in walk(root)):
+        if find_marked(root, STALE):
             why = "the keys that the table's property names are columns which it no longer has"
         else:
             why = "no keys were declared where the plan can see it"
