@@ -12,21 +12,8 @@ import os
 import re
 from typing import Any
 
-from mirrorlib.delivery.sinks.jdbc.database import (
-    OURS,
-    STAGE,
-    TABLES,
-    DatabaseTable,
-    UnfitError,
-    duplicate_key,
-    has_books,
-    hold_row,
-    make_books,
-    null_key,
-    quote,
-    quoted,
-    refused_row,
-)
+from mirrorlib.delivery.sinks.jdbc import database
+from mirrorlib.delivery.sinks.jdbc.database import OURS, STAGE, DatabaseTable, quote, quoted
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types
 from mirrorlib.errors import (
     LandingZoneError,
@@ -156,7 +143,7 @@ class Postgres:
             msg = f"somebody keeps the table, or a row of it, locked on the PostgreSQL server {self._server}"
             return TableBusyError(msg, table=table)
         if isinstance(exc, psycopg.DataError):
-            return UnfitError(f"SQLSTATE {state}")
+            return database.UnfitError(f"SQLSTATE {state}")
         lost = isinstance(exc, (psycopg.OperationalError, psycopg.InterfaceError))
         if lost and (not state or state[:2] in _LOST):
             msg = f"the PostgreSQL server {self._server} cannot be reached, or has ended the connection"
@@ -176,12 +163,12 @@ def _broken(exc: psycopg.IntegrityError, table: str, keys: Sequence[str]) -> Mir
     """Tell which constraint is broken: the primary key that we have made, or one of somebody else's."""
     diag = exc.diag
     if isinstance(exc, errors.NotNullViolation) and diag.column_name in keys:
-        return null_key(table, str(diag.column_name))
+        return database.null_key(table, str(diag.column_name))
     held = (diag.table_name or "").encode()[: _LONGEST_NAME - len(_PRIMARY)]
     primary = held.decode(errors="ignore") + _PRIMARY
     if isinstance(exc, errors.UniqueViolation) and diag.constraint_name == primary:
-        return duplicate_key(table, keys)
-    return refused_row(table, diag.constraint_name or diag.column_name)
+        return database.duplicate_key(table, keys)
+    return database.refused_row(table, diag.constraint_name or diag.column_name)
 
 
 class PostgresSession:
@@ -223,10 +210,10 @@ class PostgresSession:
     def prepare(self, place: DatabaseTable) -> None:
         """Make our own tables, and the table's schema; one runner at a time, as IF NOT EXISTS waits for nobody."""
         known = self.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", str(place.schema))
-        if not (known and has_books(self)):
+        if not (known and database.has_books(self)):
             self.run(_SETTINGS)
             self.run("SELECT pg_advisory_xact_lock(%s)", _ADVISORY)
-            make_books(self)
+            database.make_books(self)
             if not known:
                 self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(str(place.schema))}")
         self._connection.commit()
@@ -234,8 +221,8 @@ class PostgresSession:
     def begin(self, place: DatabaseTable) -> None:
         """Begin a transaction; lock the table's row among our own, against others who deliver."""
         self.run(_SETTINGS)
-        hold_row(self, place)
-        self.run(f"SELECT 1 FROM {TABLES} WHERE name = %s FOR UPDATE", place.sql)  # noqa: S608  # a constant
+        database.hold_row(self, place)
+        self.run(f"SELECT 1 FROM {database.TABLES} WHERE name = %s FOR UPDATE", place.sql)  # noqa: S608  # a constant
 
     def texts(
         self, place: DatabaseTable, columns: Sequence[str]

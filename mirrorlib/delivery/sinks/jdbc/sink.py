@@ -11,21 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.jdbc.database import (
-    BEGIN_ANEW,
-    STAGE,
-    Held,
-    UnfitError,
-    create,
-    duplicate_key,
-    has_positions,
-    null_key,
-    position,
-    quote,
-    quoted,
-    read_held,
-    write_record,
-)
+from mirrorlib.delivery.sinks.jdbc import database
+from mirrorlib.delivery.sinks.jdbc.database import STAGE, create, quote, quoted
 from mirrorlib.delivery.sinks.jdbc.layout import TableLayout, read_columns, settle
 from mirrorlib.delivery.sinks.jdbc.stage import MARKS, NEW, PASSED, find_unfit, stage_lines
 from mirrorlib.errors import JournalError, LandingZoneError, SchemaError, TableBusyError
@@ -72,7 +59,7 @@ class DatabaseSink:
     def position(self, stream: Stream) -> int:
         """Return the number of the last window that was committed; 0 when the stream is not known."""
         with self._database.session(stream.table, ()) as session:
-            return position(session, stream) if has_positions(session) else 0
+            return database.position(session, stream) if database.has_positions(session) else 0
 
     def deliver(self, delivery: Delivery) -> int:
         """Apply a window and advance the position, in one transaction; return how many rows were sent.
@@ -92,37 +79,37 @@ class DatabaseSink:
         staged = stage_lines(delivery, frame, shape)
         try:
             self._apply(delivery, held, shape, staged)
-        except UnfitError as exc:
+        except database.UnfitError as exc:
             msg = "the database cannot hold a value of the column"
             step = "It takes no text with a character NUL, and no years before 1 or after 9999: correct the rows."
             name, said = find_unfit(frame, shape), str(exc)
             raise SchemaError(msg, table=table, column=name, found=said, next_step=step) from exc
         return staged.rows
 
-    def _settle(self, delivery: Delivery) -> tuple[Held, TableLayout]:
+    def _settle(self, delivery: Delivery) -> tuple[database.Held, TableLayout]:
         stream, plan = delivery.stream, delivery.plan
         columns = read_columns(delivery)
         with self._database.session(stream.table, plan.keys) as session:
             place = session.place(parse_name(stream.table))
             session.prepare(place)
-            held = read_held(session, place, stream)
+            held = database.read_held(session, place, stream)
             if held.number >= plan.number:
                 raise _overtaken(stream)
             return held, settle(session, held, columns, delivery)
 
     def _apply(
-        self, delivery: Delivery, held: Held, shape: TableLayout, staged: StagedWindow
+        self, delivery: Delivery, held: database.Held, shape: TableLayout, staged: StagedWindow
     ) -> None:
         stream, plan = delivery.stream, delivery.plan
         with self._database.session(stream.table, shape.keys) as session:
             session.begin(held.place)
-            if read_held(session, held.place, stream) != held:
+            if database.read_held(session, held.place, stream) != held:
                 raise _overtaken(stream)
             if plan.kind == "snapshot":
                 _replace_rows(session, shape, staged, stream.table)
             else:
                 _change_rows(session, shape, staged, stream.table)
-            write_record(session, shape.place, shape.record, plan)
+            database.write_record(session, shape.place, shape.record, plan)
             session.commit()
 
 
@@ -162,7 +149,7 @@ def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, tab
         gone = session.run(f"SELECT sum(copies) FROM {STAGE} WHERE op < 0")[0][0] or 0  # noqa: S608  # constants
         if shape.exact and taken != gone:
             msg = "the table in the database does not hold all rows that the source has deleted"
-            step = f"See who else writes to it; then let the consumer {BEGIN_ANEW}"
+            step = f"See who else writes to it; then let the consumer {database.BEGIN_ANEW}"
             raise JournalError(msg, table=table, found=f"{taken} of {gone}", next_step=step)
     session.run(
         f"INSERT INTO {place} ({quoted(shape.kinds)})"  # noqa: S608  # quoted
@@ -176,7 +163,7 @@ def _check_keys(session: Session, shape: TableLayout, keys: Mapping[str, str], t
     found = session.run(f"SELECT max(copies), {nulls} FROM {STAGE}")[0]  # noqa: S608  # numbered
     for name, count in zip(keys, found[1:], strict=True):
         if count:
-            raise null_key(table, name)
+            raise database.null_key(table, name)
     twice = (found[0] or 0) > 1
     if shape.strict and not twice:  # then no row may be there already that the window has brought
         same = " AND ".join(f"held.{quote(name)} = stage.{column}" for name, column in keys.items())
@@ -186,7 +173,7 @@ def _check_keys(session: Session, shape: TableLayout, keys: Mapping[str, str], t
         )
         twice = bool(there)
     if twice:
-        raise duplicate_key(table, keys)
+        raise database.duplicate_key(table, keys)
 
 
 def _grow(session: Session, shape: TableLayout) -> None:

@@ -18,21 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mirrorlib.delivery.sinks.jdbc.database import (
-    BEGIN_ANEW,
-    OURS,
-    STAGE,
-    DatabaseTable,
-    UnfitError,
-    create,
-    duplicate_key,
-    has_books,
-    make_books,
-    null_key,
-    quote,
-    quoted,
-    refused_row,
-)
+from mirrorlib.delivery.sinks.jdbc import database
+from mirrorlib.delivery.sinks.jdbc.database import OURS, STAGE, DatabaseTable, quote, quoted
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types, decimal_of
 from mirrorlib.delivery.sinks.jdbc.stage import StagedWindow
 from mirrorlib.errors import (
@@ -143,9 +130,9 @@ class SqliteSession:
 
     def prepare(self, place: DatabaseTable) -> None:
         """Make our own tables."""
-        if not has_books(self):
+        if not database.has_books(self):
             self.begin(place)
-            make_books(self)
+            database.make_books(self)
             self.run("COMMIT")
 
     def begin(self, place: DatabaseTable) -> None:
@@ -173,7 +160,7 @@ class SqliteSession:
             )
         except UnicodeDecodeError:
             msg = "text that is not UTF-8"
-            raise UnfitError(msg) from None  # it quotes the text
+            raise database.UnfitError(msg) from None  # it quotes the text
         return max(done.rowcount, 0)
 
     def widen(self, place: DatabaseTable, wider: Mapping[str, str]) -> None:
@@ -193,7 +180,7 @@ class SqliteSession:
             place.table,
         )
         new = quote(f"{STAGE}_{place.table}")
-        self.run(create(f"TABLE {new}", types, keys))
+        self.run(database.create(f"TABLE {new}", types, keys))
         taken = f"SELECT {', '.join(values.values())} FROM {place.sql}"  # noqa: S608  # quoted
         self.run(f"INSERT INTO {new} ({quoted(values)}) {taken}")
         self.run(f"DROP TABLE {place.sql}")
@@ -209,7 +196,7 @@ class SqliteSession:
         )
         if found:
             msg = "somebody has added a column that would be lost: types widen, for which SQLite makes the table anew"
-            step = f"It has a default or is computed: drop it, or {BEGIN_ANEW}"
+            step = f"It has a default or is computed: drop it, or {database.BEGIN_ANEW}"
             raise SchemaError(msg, table=place.table, column=found[0][0], next_step=step)
 
     def texts(
@@ -287,7 +274,7 @@ def _broken(exc: sqlite3.IntegrityError, table: str, keys: Sequence[str]) -> Mir
     """Tell which constraint is broken: the primary key that we have made, or one of somebody else's."""
     name = getattr(exc, "sqlite_errorname", "")
     if name == "SQLITE_CONSTRAINT_PRIMARYKEY":
-        return duplicate_key(table, keys)
+        return database.duplicate_key(table, keys)
     if name == "SQLITE_CONSTRAINT_NOTNULL":
-        return null_key(table, ", ".join(keys))
-    return refused_row(table, name)
+        return database.null_key(table, ", ".join(keys))
+    return database.refused_row(table, name)
