@@ -131,9 +131,7 @@ class ConsumersReport(Report):
     @property
     def ok(self) -> bool:
         """Say whether none has failed, lost something, or is about to."""
-        return all(
-            stream.health not in {"failed", "expiring", "expired"} for stream in self.streams
-        )
+        return all(one.health not in {"failed", "expiring", "expired"} for one in self.streams)
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a stream."""

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delivery.report import ExportReport, State, StreamReport
 from mirrorlib.delivery.run_stream import bring_up_to_date
@@ -89,15 +89,12 @@ def export_tables(
     began = time.perf_counter()
     _check_words(consumer, start, on_expired, max_versions=max_versions, parallelism=parallelism)
     place = Target.of(target, catalog=catalog, state=state)
-    sink, shown, mode = _receiver(to, mode, place, net=net)
     run = Run(
         spark=spark,
         target=place,
+        **_receiver(to, mode, place, net=net),
         state=open_store(place.state),
         consumer=consumer,
-        sink=sink,
-        to=shown,
-        mode=mode,
         net=net,
         start=start,
         on_expired=on_expired,
@@ -110,19 +107,17 @@ def export_tables(
     open_state(run.state)
     reports = side_by_side(lambda table: _export_one(run, *table), found, parallelism)
     seconds = round(time.perf_counter() - began, 3)
-    return ExportReport(consumer=consumer, to=shown, tables=reports, seconds=seconds)
+    return ExportReport(consumer=consumer, to=run.to, tables=reports, seconds=seconds)
 
 
-def _receiver(
-    to: str | Sink, mode: str | None, target: Target, *, net: bool
-) -> tuple[Sink, str, str]:
-    """Open who receives what changed in a target; comes with its name for people, and its mode."""
+def _receiver(to: str | Sink, mode: str | None, target: Target, *, net: bool) -> dict[str, Any]:
+    """Open who receives what changed in a target, for a `Run`; comes with its name for people, and its mode."""
     if not isinstance(to, str):
-        return to, type(to).__qualname__, mode or ""
+        return {"sink": to, "to": type(to).__qualname__, "mode": mode or ""}
     check_disjoint(to, target.place if target.catalog is None else None)
     sink, chosen = open_sink(to, mode)
     check_net(chosen, net=net)
-    return sink, shown_url(to), chosen
+    return {"sink": sink, "to": shown_url(to), "mode": chosen}
 
 
 def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:

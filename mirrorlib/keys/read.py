@@ -218,17 +218,16 @@ def _lost_here(trace: Trace, keys: Keys, schema: StructType) -> str:
 def _declaring(keys: Keys, schema: StructType) -> str:
     """Write the call that declares keys on a frame, and what has to be done before where it would be refused."""
     cdc = bool(keys.primary)
-    deleted, order = (keys.deleted, keys.order_by) if cdc else (None, ())
     parts = [f"[{', '.join(map(repr, keys.partition))}]"]
     if cdc:
         parts.append("cdc=True")
-    if deleted is not None:
-        parts.append(f"deleted={deleted!r}")
-    if order:
-        parts.append(f"order_by=[{', '.join(map(repr, order))}]")
+    if keys.deleted is not None:
+        parts.append(f"deleted={keys.deleted!r}")
+    if keys.order_by:
+        parts.append(f"order_by=[{', '.join(map(repr, keys.order_by))}]")
     call = f"key_by(df, {', '.join(parts)})."
     try:
-        check_keys(schema, keys.partition, cdc=cdc, deleted=deleted, order_by=order)
+        check_keys(schema, keys.partition, cdc=cdc, deleted=keys.deleted, order_by=keys.order_by)
     except KeysError as exc:
         return f"{call} Before that: {exc}"
     return call

@@ -111,7 +111,6 @@ def vacuum_tables(
     own, elsewhere = registries(open_store(place.state)), cache(_elsewhere)
 
     def vacuum(name: str, address: str) -> Vacuumed:
-        """Do one table."""
         try:
             table = find_feed_table(spark, address, shown=name)
             streams = [each for each in own if each.table == table.shown]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.keys.tags import MARKER, STALE, Declared, Tagged, read_tags
+from mirrorlib.keys.tracing import functions, rules
 from mirrorlib.keys.tracing.columns import (
     Followed,
     Marked,
@@ -25,22 +26,7 @@ from mirrorlib.keys.tracing.columns import (
     follow_unnamed,
     selected_numbers,
 )
-from mirrorlib.keys.tracing.functions import (
-    called,
-    calls_python,
-    defined_columns,
-    shared_until,
-    user_defined,
-)
 from mirrorlib.keys.tracing.plan import REDACTED, Node, UnreadablePlanError, read_plan
-from mirrorlib.keys.tracing.rules import (
-    Effect,
-    Order,
-    judge,
-    judge_functions,
-    judge_order,
-    keyed_twice,
-)
 from mirrorlib.keys.value import Keys, left_under
 
 if TYPE_CHECKING:
@@ -56,10 +42,10 @@ class Trace:
     keys: Keys = field(default_factory=Keys)
     # What was there; None where keys never were, or cannot be found.
     declared: Declared | None = None
-    losses: tuple[Effect, ...] = ()  # what took something, in the order of the data's way
+    losses: tuple[rules.Effect, ...] = ()  # what took something, in the order of the data's way
     # What the declared columns are called now, None for one that is lost; none where nobody can tell.
     names: Mapping[str, str | None] = field(default_factory=dict)
-    order: Order = "none"
+    order: rules.Order = "none"
     # What in the whole lineage, from the source on, leaves no more than that; "" for nothing.
     weakest: str = ""
     unclear: str = ""  # why nothing can be said, "" when something can
@@ -91,7 +77,7 @@ def _trace(spark: SparkSession, root: Node, tagged: _Tags) -> Trace:
     marked = [
         one
         for one in find_marked(root, MARKER)
-        if not one.inner and all(judge(node, side).passes for node, side in one.way)
+        if not one.inner and all(rules.judge(node, side).passes for node, side in one.way)
     ]
     if not marked:
         if find_marked(root, STALE):
@@ -111,11 +97,11 @@ def _trace(spark: SparkSession, root: Node, tagged: _Tags) -> Trace:
         if meeting is None:
             return _claim(chosen, way, tagged)
         meetings.append(meeting)
-    loss = keyed_twice(meetings[0])
+    loss = rules.keyed_twice(meetings[0])
     return _lost(Trace(losses=(loss,), weakest=loss.label), alive[0][0], tagged)
 
 
-def _meeting(one: Marked, other: Marked, effects: list[Effect]) -> Node | None:
+def _meeting(one: Marked, other: Marked, effects: list[rules.Effect]) -> Node | None:
     """Return where keys meet others that are keys there, too; None where those are lost before.
 
     The same declaration on both ways is too much even then: its tags could come from either.
@@ -128,20 +114,20 @@ def _meeting(one: Marked, other: Marked, effects: list[Effect]) -> Node | None:
     return other.way[place][0]
 
 
-def _judge_way(spark: SparkSession, root: Node, marked: Marked) -> list[Effect]:
+def _judge_way(spark: SparkSession, root: Node, marked: Marked) -> list[rules.Effect]:
     """Judge every operator of a way: what it is, and which functions it calls."""
-    effects = [judge(node, side) for node, side in marked.way]
+    effects = [rules.judge(node, side) for node, side in marked.way]
     if not all(effect.partition for effect in effects):
         return effects  # it is lost already: no need to look functions up
     nodes = [node for node, _ in marked.way]
-    names = [called(node) for node in nodes]
-    defined = defined_columns(root)
-    foreign = user_defined(spark, set().union(*names))
-    shared = shared_until(spark, nodes)
+    names = [functions.called(node) for node in nodes]
+    defined = functions.defined_columns(root)
+    foreign = functions.user_defined(spark, set().union(*names))
+    shared = functions.shared_until(spark, nodes)
     for place, node in enumerate(nodes):
         unknown = names[place] if place < shared else names[place] & foreign
-        if unknown or REDACTED in node.text or calls_python(node, defined):
-            effects[place] = judge_functions(node)
+        if unknown or REDACTED in node.text or functions.calls_python(node, defined):
+            effects[place] = rules.judge_functions(node)
     return effects
 
 
@@ -156,9 +142,9 @@ def _lost(trace: Trace, marked: Marked, tagged: _Tags) -> Trace:
     return replace(trace, declared=mine[0][1].declared, names=names)
 
 
-def _claim(marked: Marked, way: list[Effect], tagged: _Tags) -> Trace:
+def _claim(marked: Marked, way: list[rules.Effect], tagged: _Tags) -> Trace:
     """Claim the keys that a way leaves, of the columns that lead back to its declaration."""
-    order, weakest = judge_order(marked.node, way)
+    order, weakest = rules.judge_order(marked.node, way)
     losses = tuple(effect for effect in way if not (effect.partition and effect.primary))
     trace = Trace(losses=losses, order=order, weakest=weakest)
     mine = [(number, tag) for number, tag in tagged if tag.declared.id == marked.id]
@@ -194,12 +180,12 @@ def _names(followed: Mapping[str, Followed], mine: _Tags) -> dict[str, str | Non
     return names
 
 
-def _column_losses(marked: Marked, gone: Mapping[str, Followed]) -> list[Effect]:
+def _column_losses(marked: Marked, gone: Mapping[str, Followed]) -> list[rules.Effect]:
     lost: dict[int, tuple[Node, list[str]]] = {}
     for was, column in gone.items():
         node = column.lost_at or (marked.way[-1][0] if marked.way else marked.node)
         lost.setdefault(id(node), (node, []))[1].append(was)
     return [
-        replace(judge(node, 0), why="dropped or overwritten", columns=tuple(columns))
+        replace(rules.judge(node, 0), why="dropped or overwritten", columns=tuple(columns))
         for node, columns in lost.values()
     ]

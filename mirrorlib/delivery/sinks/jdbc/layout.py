@@ -81,10 +81,9 @@ def read_columns(delivery: Delivery) -> list[DatabaseColumn]:
             found = field.dataType.simpleString().partition("<")[0]
             raise SchemaError(msg, table=table, column=field.name, found=found, next_step=step)
         nested = form_of(field.dataType) if kind == JSON else ""
-        column = DatabaseColumn(
-            source=field.name, name=field.name, kind=kind, nested=nested, key=key
+        columns.append(
+            DatabaseColumn(source=field.name, name=field.name, kind=kind, nested=nested, key=key)
         )
-        columns.append(column)
     if not columns:
         msg = "the table has no columns"
         raise SchemaError(msg, table=table, next_step="Give it some.")
