@@ -36,6 +36,7 @@ from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.declared_keys import read_keyed
 from mirrorlib.feed.owners import keeps_columns
 from mirrorlib.identifiers import quote
+from mirrorlib.journal.plan_log import read_object
 from mirrorlib.keys.read import keys_of, require_keys
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
@@ -202,11 +203,8 @@ def _check_resolution(view: View, arrival: tuple[str, ...], properties: Mapping[
     if stored is None or stored_keys(properties) != view.keys:
         msg = "the table was made with other keys"
         raise KeysError(msg, table=table, next_step="Choose another table, or drop it.")
-    try:
-        value: Any = json.loads(stored)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict) or value.get("format") != 1:
+    value = read_object(stored)
+    if value.get("format") != 1:
         msg = "the table's current view has a format that this version does not know"
         step = "Install a newer mirrorlib, or drop the table and let the view be made anew."
         raise KeysError(msg, table=table, found=stored, next_step=step)

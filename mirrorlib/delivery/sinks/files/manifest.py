@@ -13,7 +13,6 @@ were delivered, as the stream's place comes first and the window's number next.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,7 +21,7 @@ from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.events import pick
-from mirrorlib.journal.plan_log import FORMAT, Values, json_bytes
+from mirrorlib.journal.plan_log import FORMAT, Values, json_bytes, read_object
 from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.names import parse_name, parse_visible
 from mirrorlib.store import Store, contents
@@ -175,11 +174,8 @@ class Receiver:
         data = self.store.read(path)
         if data is None:
             return None
-        try:
-            value = json.loads(data)
-        except ValueError as exc:
-            raise self._unreadable(path) from exc
-        if not isinstance(value, dict) or value.pop("format", None) != FORMAT:
+        value = read_object(data)
+        if value.pop("format", None) != FORMAT:
             raise self._unreadable(path)
         return value
 

@@ -23,6 +23,7 @@ from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster, client_conf
 from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
 from mirrorlib.events import pick
+from mirrorlib.journal.plan_log import read_object
 from mirrorlib.journal.streams import Stream, WindowPlan
 
 _AT_ONCE = 500  # messages
@@ -180,10 +181,7 @@ def _take(
 
 
 def _read(value: bytes) -> _Record | None:
-    try:
-        told = json.loads(value)
-        known = isinstance(told["window"], int)
-        record = _Record(**{name: told[name] for name in _Record.__slots__ if name in told})
-    except (ValueError, KeyError, TypeError):
+    told = read_object(value)
+    if not isinstance(told.get("window"), int):
         return None
-    return record if known else None
+    return _Record(**{name: told[name] for name in _Record.__slots__ if name in told})

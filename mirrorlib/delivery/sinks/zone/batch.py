@@ -16,6 +16,7 @@ from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name
+from mirrorlib.journal.plan_log import read_object
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.landing.publish.claims import Claim, FileSequence
 
@@ -64,13 +65,13 @@ class Batch:
 def read_batch(claim: Claim | None) -> Batch | None:
     """Read in a change file's claim which window it is; None for one of another publisher."""
     try:
-        value = json.loads(claim.batch_id or "") if claim is not None else None
-        if not isinstance(value, dict) or value.pop("mirrorlib_export", None) != 1:
+        value = read_object(claim.batch_id if claim is not None else None)
+        if value.pop("mirrorlib_export", None) != 1:
             return None
         value["keys"] = tuple(value["keys"])
         value["columns"] = tuple(value.get("columns", ()))
         return Batch(**value)
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
 
 
