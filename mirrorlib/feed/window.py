@@ -19,14 +19,7 @@ from typing import SupportsIndex
 from mirrorlib.delta.actions import ChangeFile, FeedCommit, Metadata
 from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.proof import (
-    check_present,
-    expired,
-    flaw_of,
-    metadata_before,
-    prove_files,
-    vacuumed_until,
-)
+from mirrorlib.feed import proof
 from mirrorlib.feed.schemas import renew, renewed_columns, spans
 from mirrorlib.journal.streams import Start
 
@@ -89,13 +82,13 @@ def open_window(
         raise FeedError(msg, table=shown, found=found, next_step="Exchange the bounds.")
     if first == last:
         return Window(after=first, until=last, metadata=_metadata_at(commits, last))
-    check_present(commits, first, last)
+    proof.check_present(commits, first, last)
     versions = range(first + 1, last + 1)
     read = [commits.read(version) for version in versions]
     counts = [commit.rows for commit in read]
     whole = [commit.change_files for commit in read if commit.changes]
     segments = _cut(commits, read)
-    prove_files(commits, versions, vacuumed_until(commits, first + 1))
+    proof.prove_files(commits, versions, proof.vacuumed_until(commits, first + 1))
     return Window(
         after=first,
         until=last,
@@ -128,7 +121,7 @@ def settle_bound(commits: Commits, name: str, bound: Bound, *, beyond: bool = Fa
         version = commits.last_at(moment)
         if version < commits.first and commits.first > 0:
             what = f"the log no longer tells what was committed before `{name}`"
-            raise expired(commits, what, commits.first - 1)
+            raise proof.expired(commits, what, commits.first - 1)
         return version
     given: object = bound  # a whole number of any library, and nothing that only looks like one
     whole = isinstance(given, SupportsIndex) and not isinstance(given, bool)
@@ -164,16 +157,16 @@ def _metadata_at(commits: Commits, version: int) -> Metadata:
     try:
         return commits.metadata_at(max(version, 0))
     except FeedExpiredError as exc:
-        raise expired(commits, exc.reason, version) from exc
+        raise proof.expired(commits, exc.reason, version) from exc
 
 
 def _cut(commits: Commits, found: Sequence[FeedCommit]) -> list[Segment]:
     """Cut a window where the schema changes in a way that one read cannot span, watching over every version."""
     newest, start = commits.metadata_at(commits.newest), found[0].version
-    before = metadata_before(commits, found[0])
+    before = proof.metadata_before(commits, found[0])
     if before is None:
         what = f"version {start} may have replaced rows and schema at once, and nothing tells what was before"
-        raise expired(commits, what, start)
+        raise proof.expired(commits, what, start)
     current, segments = before, list[Segment]()
 
     def close(last: int) -> None:
@@ -185,9 +178,9 @@ def _cut(commits: Commits, found: Sequence[FeedCommit]) -> list[Segment]:
 
     for commit in found:
         became = commit.metadata or current
-        flaw = flaw_of(commit, current)
+        flaw = proof.flaw_of(commit, current)
         if flaw:
-            raise expired(commits, flaw, commit.version)
+            raise proof.expired(commits, flaw, commit.version)
         if commit.rewrites or not spans(current, became):
             close(commit.version - 1)
             start = commit.version + commit.rewrites  # what it wrote again are no changes

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.events import STOPPED
@@ -170,7 +170,10 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
     lives = journal.lives()
     entry = journal.newest_of(lives)
     word = journal.read_status()
-    status = _from_word(name, word)
+    said = ("state", "reason", "file", "since", "position", "version", "last_commit")
+    known = {one: word[one] for one in said if one in word}
+    zone_url, warnings = word.get("zone"), tuple(word.get("warnings", ()))
+    status = TableStatus(table=name.shown, landing_zone=zone_url, warnings=warnings, **known)
     if entry is not None:
         position, zone_url = shown_position(entry.position), entry.plan.zone
         status = replace(status, position=position, landing_zone=zone_url)
@@ -254,13 +257,6 @@ def _with_listing(
         reason = (status.reason or emptied_since(opened.listed_at)) if opened.emptied else ""
         status = replace(status, reason=reason)
     return status
-
-
-def _from_word(name: TableName, word: dict[str, Any]) -> TableStatus:
-    said = ("state", "reason", "file", "since", "position", "version", "last_commit")
-    known = {one: word[one] for one in said if one in word}
-    zone, warnings = word.get("zone"), tuple(word.get("warnings", ()))
-    return TableStatus(table=name.shown, landing_zone=zone, warnings=warnings, **known)
 
 
 def _position(position: Position | None) -> str:

@@ -629,7 +629,7 @@ def meet(patch: pytest.MonkeyPatch, mode: str, happens: Callable[[], object]) ->
             happens()
         return real(work)
 
-    patch.setattr(sink, "_hold", lambda *_: contextlib.nullcontext())
+    patch.setattr(sink, "lock_table", lambda *_: contextlib.nullcontext())
     patch.setitem(sink._MODES, mode, (columns, write))
 
 

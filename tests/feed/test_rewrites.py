@@ -205,7 +205,7 @@ def test_a_late_rewrite_takes_nothing_that_another_runner_has_written(
         real(*given, **named)
 
     real = fit.overwrite_columns
-    monkeypatch.setattr(sink, "_hold", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(sink, "lock_table", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(fit, "overwrite_columns", overwrite)
     numbers.publish((1, 10), (2, 20))
     export()

@@ -65,7 +65,10 @@ def fit_columns(work: WindowWork) -> WindowWork:
     added += _change_types(work, others)
     work = replace(work, dropped=gone)
     if added:
-        _add_columns(work, added)
+        allow_columns(work.spark, work.ref, added, work.found)
+        if work.mode != "changes":  # whose window's own commit adds them
+            rows = work.spark.createDataFrame([], t.StructType(added))
+            append_rows(work.ref, rows, _side_mark(work, "grow"), grows=True)
         target = find_target(work.spark, work.ref)
         if target is not None:
             work = replace(work, found=target[0], schema=target[1])
@@ -133,15 +136,6 @@ def _misfit(work: WindowWork, old: t.StructField, new: str, why: str = "") -> Mi
     step = f"{step}: {snapshot_command(work.stream.consumer)}"
     kind = FeedExpiredError if why and work.mode == "current" else SchemaError
     return kind(msg, table=work.stream.table, column=old.name, found=found, next_step=step)
-
-
-def _add_columns(work: WindowWork, fields: Sequence[t.StructField]) -> None:
-    """Add columns, and fields of columns, by an append of no rows: in the log mode the window's own commit does it."""
-    allow_columns(work.spark, work.ref, fields, work.found)
-    if work.mode == "changes":
-        return
-    rows = work.spark.createDataFrame([], t.StructType(list(fields)))
-    append_rows(work.ref, rows, _side_mark(work, "grow"), grows=True)
 
 
 def _side_mark(work: WindowWork, outcome: str) -> Mark:
