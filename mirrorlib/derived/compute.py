@@ -171,11 +171,7 @@ def _there(job: DeriveJob, target: DerivedTarget, full: Computed) -> DataFrame:
 
 
 def _in_part(
-    job: DeriveJob,
-    planned: Round,
-    target: DerivedTarget,
-    full: Computed,
-    windows: Sequence[Window],
+    job: DeriveJob, planned: Round, target: DerivedTarget, full: Computed, windows: Sequence[Window]
 ) -> Computed:
     """Compute the rows of the keys that have changed."""
     given, reaches = list(full.framed), full.shape.reaches

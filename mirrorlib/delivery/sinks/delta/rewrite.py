@@ -44,15 +44,14 @@ _PLAIN_WRITER_FEATURES = {
 def fold_few(work: WindowWork) -> pa.Table | None:
     """Fold a window's changes by key here, where they are few, and Arrow carries their values as they are."""
     stated, frame = work.stated_rows, work.frame
-    fields = frame.schema.fields
-    columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
+    columns = to_columns(frame.dtypes)
     kinds = {one.name: one.type for one in columns}
     if (
         work.stream.net  # the first row of net changes costs as much as all of them
         or stated is None
         or spark_generation() < ARROW_FRAMES
         or stated > WINDOW_ROWS
-        or len(columns) < len(fields)
+        or len(columns) < len(frame.columns)
         or not all(any(is_kind(kinds[key]) for is_kind in _KEYS) for key in work.keys)
     ):
         return None

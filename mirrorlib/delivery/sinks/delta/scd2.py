@@ -122,10 +122,7 @@ def _ops_of_states(events: DataFrame, work: WindowWork, by: Sequence[str]) -> Da
     opens, closes, was = f.col(_FROM).isNotNull(), f.col(_TO).isNotNull(), f.col(_WAS)
     key = Window.partitionBy(*map(quote, by))
     states = states.withColumn(_ENDS, opens & closes & was).withColumns(
-        {
-            _CHANGED: f.max(_ENDS).over(key),
-            _PLACE: f.row_number().over(key.orderBy(f.desc(_ENDS))),
-        }
+        {_CHANGED: f.max(_ENDS).over(key), _PLACE: f.row_number().over(key.orderBy(f.desc(_ENDS)))}
     )
     adds, none = f.array(f.lit(ADD)), f.array().cast("array<int>")
     ops = (

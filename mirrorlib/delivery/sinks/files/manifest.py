@@ -27,6 +27,7 @@ from mirrorlib.names import parse_name, parse_visible
 from mirrorlib.store import Store, contents
 
 _PLACE = 6  # digits of a stream's place in a window's name
+_CLAIM = "claim.json"
 _ANEW = "Remove the table's folder there and rewind the consumer to a snapshot, or export to another place."
 
 
@@ -115,15 +116,15 @@ class Receiver:
 
     def claim(self, window: str) -> ManifestEntry | None:
         """Return the attempt at a window that counts."""
-        return self._entry(self._claim(window))
+        return self._entry(self.staged(window, _CLAIM))
 
     def staged(self, window: str, attempt: str) -> str:
-        """Return the folder of an attempt at a window."""
+        """Return the folder of an attempt at a window, or its claim."""
         return f"{self._staging}/{window}/{attempt}"
 
     def write_claim(self, entry: ManifestEntry) -> None:
         """Let an attempt count unless another one does."""
-        self.store.put_new(self._claim(entry.window), entry.to_json(staged=True))
+        self.store.put_new(self.staged(entry.window, _CLAIM), entry.to_json(staged=True))
 
     def write_entry(self, entry: ManifestEntry) -> None:
         """Say that a window is here."""
@@ -136,9 +137,6 @@ class Receiver:
         for window in contents(self.store, self._staging).folders:
             if window <= entry.window:  # a later one is another runner's, which has gone on
                 self.store.delete_folder(f"{self._staging}/{window}")
-
-    def _claim(self, window: str) -> str:
-        return f"{self._staging}/{window}/claim.json"
 
     def _check_successor(self, delivery: Delivery, newest: dict[str, Any]) -> None:
         """See that a stream may begin to write behind the one that did so last."""
