@@ -31,19 +31,10 @@ PARTITIONS = "includeInPartitioning"
 _COMMENT = re.compile(r'(?P<text>"(?:\\.|[^"\\])*")|//[^\n]*')
 _READER = "com.palantir.foundry.spark.input.ParquetDataFrameReader"
 _FIELD = "a field of the schema document"
-_EMPTY: dict[str, Any] = {
-    "type": "",
-    "name": None,
-    "nullable": None,
-    "userDefinedTypeClass": None,
-    "customMetadata": {},
-    "arraySubtype": None,
-    "precision": None,
-    "scale": None,
-    "mapKeyType": None,
-    "mapValueType": None,
-    "subSchemas": None,
-}
+_PARTS = (  # of a field; those that say nothing are null
+    "type", "name", "nullable", "userDefinedTypeClass", "customMetadata", "arraySubtype", "precision", "scale",
+    "mapKeyType", "mapValueType", "subSchemas",
+)  # fmt: skip
 _PRIMARY = {"BYTE", "SHORT", "INTEGER", "LONG", "STRING", "BOOLEAN", "TIMESTAMP", "DATE"}
 _SIMPLE = _PRIMARY | {"BINARY", "DOUBLE", "FLOAT"}  # Spark's `typeName`, in capitals
 
@@ -116,7 +107,8 @@ def _fields(schema: StructType, path: str = "") -> list[dict[str, Any]]:
 def _written(kind: DataType, path: str, *, nullable: bool | None) -> dict[str, Any]:
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
-    field = {**_EMPTY, "customMetadata": {}, "type": kind.typeName().upper(), "nullable": nullable}
+    field: dict[str, Any] = dict.fromkeys(_PARTS)
+    field |= {"type": kind.typeName().upper(), "nullable": nullable, "customMetadata": {}}
     if isinstance(kind, DecimalType):
         field |= {"precision": kind.precision, "scale": kind.scale}
     elif isinstance(kind, ArrayType):
@@ -206,7 +198,7 @@ def _read_fields(fields: object, missing: str, path: str | None = None) -> Struc
 
 
 def _read_field(value: object, path: str) -> Mapping[str, Any]:
-    field = _object(value, _FIELD, _EMPTY.keys(), path)
+    field = _object(value, _FIELD, set(_PARTS), path)
     if field.get("userDefinedTypeClass") is not None:
         msg = f"{_FIELD} has a type of its user's own"
         raise KeysError(msg, column=path, found=str(field["userDefinedTypeClass"]))
