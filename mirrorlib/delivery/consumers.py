@@ -157,8 +157,7 @@ def _status(
     status = replace(
         status,
         position=version_given(stream, entry),
-        to=stream.to,
-        mode=stream.mode,
+        **pick(stream, "to", "mode"),
         windows=0 if entry is None else entry.plan.number - (entry.done is None),
         last=entry.done.finished_at if entry is not None and entry.done is not None else None,
     )

@@ -21,6 +21,7 @@ from mirrorlib.errors import (
     TableNameError,
     printable,
 )
+from mirrorlib.events import pick
 from mirrorlib.journal.streams import Stream
 
 _LONGEST_TYPE = 200  # of a type in an error
@@ -183,9 +184,7 @@ def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayo
         record=replace(
             record,
             delta_version=max(old.delta_version, plan.until),
-            columns=known.columns,
-            nested=known.nested,
-            physical=known.physical,
+            **pick(known, "columns", "nested", "physical"),
         ),
     )
 

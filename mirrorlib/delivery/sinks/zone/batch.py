@@ -75,8 +75,11 @@ def read_batch(claim: Claim | None) -> Batch | None:
         return None
 
 
-def check_follows(number: int, last: Batch | None, place: FileSequence, delivery: Delivery) -> None:
-    """See that a window may follow on the newest change file of the table's folder, or be the first."""
+def follows(number: int, last: Batch | None, place: FileSequence, delivery: Delivery) -> bool:
+    """See that a window may follow on the newest change file of the table's folder, or be the first.
+
+    Not where what it brings was published before: by its stream, which has gone on, or by an earlier one.
+    """
     stream, plan = delivery.stream, delivery.plan
     if not number:
         # A window whose net changes are none is no file.
@@ -84,7 +87,7 @@ def check_follows(number: int, last: Batch | None, place: FileSequence, delivery
             what = "the snapshot" if stream.start_at is None else "the change files"
             what = f"lacks {what} that the changes follow on: somebody emptied it"
             raise _misplaced(place, what, "Rewind the consumer to a snapshot.")
-        return
+        return True
     if last is None or (last.consumer, last.table) != (stream.consumer, stream.table):
         found = "another publisher" if last is None else f"{last.consumer}, {last.table}"
         raise _misplaced(place, "was filled by another publisher", ANEW, found)
@@ -99,6 +102,8 @@ def check_follows(number: int, last: Batch | None, place: FileSequence, delivery
     elif not plan.keys:
         what = "cannot be told to forget what it holds, as the table has no keys to delete by"
         raise _misplaced(place, what, ANEW)
+    gone_on = last.stream == stream.uuid and last.number > plan.number
+    return not (gone_on or (plan.kind == "changes" and plan.until <= last.until))
 
 
 def _check_changes(last: Batch, place: FileSequence, delivery: Delivery) -> None:
@@ -128,15 +133,6 @@ def check_columns(last: Batch | None, delivery: Delivery) -> None:
     step = rewind if delivery.plan.keys else ANEW
     check_renamed(last.columns, delivery.columns, table, step)
     check_physical(delivery, last.physical, delivery.physical, step)
-
-
-def is_passed(last: Batch | None, delivery: Delivery) -> bool:
-    """Say whether what a window brings was published before: by its stream, which has gone on, or by an earlier one."""
-    stream, plan = delivery.stream, delivery.plan
-    if last is None:
-        return False
-    gone_on = last.stream == stream.uuid and last.number > plan.number
-    return gone_on or (plan.kind == "changes" and plan.until <= last.until)
 
 
 def _misplaced(

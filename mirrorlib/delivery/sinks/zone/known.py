@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.delivery.sinks.zone.batch import ANEW, Batch
-from mirrorlib.delivery.sinks.zone.changes import COUNT, count_rows
+from mirrorlib.delivery.sinks.zone.changes import COUNT, check_all_rows, count_rows, tells_rows
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.columns import DELETE
 from mirrorlib.landing.parquet import open_parquet
@@ -80,10 +80,12 @@ class KnownKeys:
             raise LandingZoneError(msg, table=self._place.table, next_step=ANEW)
         return held.select(self._keys).sort_by([(key, "ascending") for key in self._keys])
 
-    def count(self, published: int, data: pa.Table) -> pa.Table:
-        """Return how many rows of a window's keys readers hold, as `COUNT`, as far as that was noted."""
-        held = self._fold(published, wanted=pc.unique(data[self._keys[0]]))
-        return count_rows(data.slice(0, 0), self._keys) if held is None else held
+    def check(self, published: int, data: pa.Table) -> None:
+        """See that whatever a window changed or deleted of a key, all of its rows were, as far as these were noted."""
+        if tells_rows(data):
+            held = self._fold(published, wanted=pc.unique(data[self._keys[0]]))
+            held = count_rows(data.slice(0, 0), self._keys) if held is None else held
+            check_all_rows(data, self._keys, held, self._place.table)
 
     def tidy(self, published: int, *, replaces: bool) -> None:
         """Forget what was noted below this window's number, once it is published, if it *replaces* all that was before.

@@ -32,20 +32,8 @@ import pyarrow.compute as pc
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
 from mirrorlib.delivery.sinks.files.parts import check_types, write_parts
-from mirrorlib.delivery.sinks.zone.batch import (
-    Batch,
-    check_columns,
-    check_follows,
-    is_passed,
-    read_batch,
-)
-from mirrorlib.delivery.sinks.zone.changes import (
-    bare_rows,
-    change_rows,
-    check_all_rows,
-    replacing_rows,
-    tells_rows,
-)
+from mirrorlib.delivery.sinks.zone.batch import Batch, check_columns, follows, read_batch
+from mirrorlib.delivery.sinks.zone.changes import bare_rows, change_rows, replacing_rows
 from mirrorlib.delivery.sinks.zone.known import KnownKeys
 from mirrorlib.errors import (
     FileChangedError,
@@ -112,8 +100,7 @@ class ZoneSink:
             if claim and last and (last.stream, last.number) == (stream.uuid, plan.number):
                 fulfilled(self._zone, place, claim)  # whichever version has named it
                 return claim.rows
-            check_follows(number, last, place, delivery)
-            if is_passed(last, delivery):
+            if not follows(number, last, place, delivery):
                 return 0
             data = _collect(delivery) if data is None else data
             try:
@@ -136,8 +123,8 @@ class ZoneSink:
                 data = data.filter(pc.greater(data[VERSION], last.until))
             if data.num_rows:
                 check_columns(last, delivery)
-            if keys and tells_rows(data):
-                check_all_rows(data, keys, known.count(number, data), stream.table)
+            if keys:
+                known.check(number, data)
             rows = change_rows(data, keys, stream.table)
             if not rows.num_rows:
                 return 0
