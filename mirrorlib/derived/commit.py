@@ -23,7 +23,6 @@ from mirrorlib.derived.compute import MOVES, Computed, compute
 from mirrorlib.derived.job import (
     DerivedTarget,
     DeriveJob,
-    added_columns,
     make_derived,
     open_target,
     replace_rows,
@@ -112,8 +111,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
             mark_nothing(job.session, ref, mark)
             return 0, 0
         if before.found is None or computed.old is None:
-            other = before.found is not None and added_columns(before, computed.new) != ()
-            replace_rows(job, computed.new, mark, columns=other)
+            replace_rows(job, before, computed.new, mark)
             return None
         if computed.added:
             fields = [computed.result.schema[name] for name in computed.added]

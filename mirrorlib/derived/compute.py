@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.columns import in_its_order
-from mirrorlib.derived.frames import (
-    Framed,
-    can_differ,
-    changed_rows,
-    frame_rows,
-    rows_of_keys,
-    transformed,
-)
+from mirrorlib.derived import frames
 from mirrorlib.derived.job import DerivedTarget, DeriveJob, added_columns, check_columns
 from mirrorlib.derived.sources import Round
 from mirrorlib.derived.strategy.choose import How, PlanShape, choose, fingerprint_of, shape_of
@@ -42,7 +35,7 @@ _AFRESH = "the transformation or the session's time zone, ANSI mode or time pars
 class Computed:
     """What a derived table has to become."""
 
-    framed: Sequence[Framed]
+    framed: Sequence[frames.Framed]
     shape: PlanShape
     result: DataFrame  # what that gives on all of them
     keys: KeysReport
@@ -77,10 +70,10 @@ def compute(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
 def _compute_in_full(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
     """Do the transformation on all of the sources."""
     framed = [
-        frame_rows(source, plan, read_rows(job.spark, source.table, plan.until))
+        frames.frame_rows(source, plan, read_rows(job.spark, source.table, plan.until))
         for source, plan in zip(job.sources, planned.plans, strict=True)
     ]
-    result = transformed(job.transform, framed)
+    result = frames.transformed(job.transform, framed)
     check_columns(job.place, result)
     added = None if target.held is None else added_columns(target, result)
     return Computed(
@@ -116,7 +109,7 @@ def _windows(
         return shape.why
     if full.added != ():
         return "its columns change"
-    if not can_differ(full.result):
+    if not frames.can_differ(full.result):
         return "a column of it is of a type that cannot be compared"
     return windows
 
@@ -149,7 +142,7 @@ def _opened(
 
 def _in_full(job: DeriveJob, target: DerivedTarget, full: Computed) -> Computed:
     """Compute all rows; those that stay the same are left alone where rows can be compared."""
-    if full.added is None or not can_differ(full.result):
+    if full.added is None or not frames.can_differ(full.result):
         return full
     return replace(full, old=_there(job, target, full))
 
@@ -177,10 +170,10 @@ def _in_part(
     given, reaches = list(full.framed), full.shape.reaches
     places = [at for at, one in enumerate(full.changed) if one]
     at, how = places[0], full.how
-    if how == "row-wise" and can_differ(given[at].frame):
-        values, rows = changed_rows(job.spark, given[at], windows[at])
+    if how == "row-wise" and frames.can_differ(given[at].frame):
+        values, rows = frames.changed_rows(job.spark, given[at], windows[at])
         keys = [(values, [reaches[at].columns[name] for name in given[at].key_columns])]
-        given[at] = frame_rows(given[at].source, planned.plans[at], rows)
+        given[at] = frames.frame_rows(given[at].source, planned.plans[at], rows)
     else:
         how = "affected keys"
         keys = []
@@ -190,15 +183,15 @@ def _in_part(
             values = came_or_went.select(*map(quote, names)).distinct()
             keys.append((values, list(reaches[one].columns.values())))
         if len(keys) == 1:
-            few = rows_of_keys(given[at].frame, [(keys[0][0], list(reaches[at].columns))])
-            given[at] = frame_rows(given[at].source, planned.plans[at], few)
-    part = transformed(job.transform, given)
+            few = frames.rows_of_keys(given[at].frame, [(keys[0][0], list(reaches[at].columns))])
+            given[at] = frames.frame_rows(given[at].source, planned.plans[at], few)
+    part = frames.transformed(job.transform, given)
     if fingerprint_of(part, given) != full.shape.fingerprint:
         # Anew: a temporary view that it has made means the part by now, for a Spark Connect client.
         again = _compute_in_full(job, planned, target)
         why = "the transformation looks at the rows to choose what it does"
         return _in_full(job, target, replace(again, why=why, changed=full.changed))
     if len(keys) > 1 or not reaches[at].own:
-        part = rows_of_keys(part, keys)
-    old = rows_of_keys(_there(job, target, full), keys)
+        part = frames.rows_of_keys(part, keys)
+    old = frames.rows_of_keys(_there(job, target, full), keys)
     return replace(full, how=how, new=_in_order(target, full.added, part), old=old)

@@ -106,8 +106,7 @@ def open_target(job: DeriveJob) -> DerivedTarget:
         who = f"version {foreign.version}, {foreign.operation} by {foreign.user}"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=who, next_step=step)
-    ours = last.facts is not None and last.facts.get("derived") == job.name
-    held = last.facts if ours else None
+    held = last.facts if (last.facts or {}).get("derived") == job.name else None
     return DerivedTarget(found=found, schema=schema, last=last, held=held, pure=foreign is None)
 
 
@@ -148,9 +147,9 @@ def added_columns(target: DerivedTarget, rows: DataFrame) -> tuple[str, ...] | N
     return tuple(field.name for name, field in wants.items() if name not in has)
 
 
-def replace_rows(job: DeriveJob, rows: DataFrame, mark: Mark, *, columns: bool) -> None:
-    """Let rows take the place of all that are there, and their columns too where *columns* says so."""
-    if columns:
+def replace_rows(job: DeriveJob, target: DerivedTarget, rows: DataFrame, mark: Mark) -> None:
+    """Let rows take the place of all that are there, and their columns too where they are others."""
+    if target.found is not None and added_columns(target, rows) != ():
         overwrite_columns(job.session, job.place.ref, untag(rows), mark)
     else:
         overwrite_rows(job.place.ref, untag(rows), mark, schema=False)
