@@ -88,21 +88,15 @@ def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[Data
     """Return the keys of the rows that a window has changed, and what is there of them at its end."""
     from pyspark.sql import functions as f
 
-    rows = _with_signs(read_window(spark, one.source.table, window))
+    rows = read_window(spark, one.source.table, window)
+    floats = [name for name, kind in rows.dtypes if _FLOAT.search(kind)]
+    if floats:
+        # 0.0 and -0.0 are two values: Spark compares them as one, but a transformation may tell them apart.
+        texts = [f.col(quote(name)).cast("string") for name in floats]
+        rows = rows.withColumn(Helpers(rows.columns).sign, f.array(*texts))
     net = fold_net(rows, one.key_columns, one.source.place.shown)
     keys = net.select(*map(quote, one.key_columns)).distinct()
     return keys, net.where(f.col(KIND).isin(INSERT, POST)).select(*map(quote, one.frame.columns))
-
-
-def _with_signs(rows: DataFrame) -> DataFrame:
-    """Let 0.0 and -0.0 be two values: Spark compares them as one, but a transformation may tell them apart."""
-    from pyspark.sql import functions as f
-
-    floats = [name for name, kind in rows.dtypes if _FLOAT.search(kind)]
-    if not floats:
-        return rows
-    texts = [f.col(quote(name)).cast("string") for name in floats]
-    return rows.withColumn(Helpers(rows.columns).sign, f.array(*texts))
 
 
 def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]]) -> DataFrame:

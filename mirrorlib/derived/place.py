@@ -7,7 +7,7 @@ catalog's name.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,12 +38,10 @@ class TablePlace:
         """Return what `read_feed` and `read_table` take."""
         return self.ref.sql if self.ref.path is None else self.ref.path
 
-    @contextlib.contextmanager
-    def hold(self, spark: SparkSession) -> Iterator[None]:
+    def hold(self, spark: SparkSession) -> AbstractContextManager[None]:
         """Keep other Java processes off the table where Delta does not: on a local file system."""
         state = open_store(self.state) if self.state else None
-        with lock_table(spark, self.root, state, self.ref.name, lambda: False):
-            yield
+        return lock_table(spark, self.root, state, self.ref.name, lambda: False)
 
 
 def find_place(

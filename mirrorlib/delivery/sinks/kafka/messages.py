@@ -146,7 +146,13 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
     """
     columns = columns_of(frame)
     for name in columns:
-        _check(frame.schema[name].dataType, name, table)
+        kinds = types_in(frame.schema[name].dataType)
+        odd = next((one for one in kinds if name_of(one) not in _TYPE_NAMES), None)
+        if odd is not None:
+            msg = "a column of this type cannot be told in JSON"
+            step = "Change its type, or export the table to a receiver that takes it."
+            found = odd.simpleString()
+            raise SchemaError(msg, table=table, column=name, found=found, next_step=step)
     key = f.lit(None).cast("string")
     if keys:
         parts = [_key(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in keys]
@@ -162,14 +168,6 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
         f.unix_millis(f.col(TIME)).alias(_MOMENT),
     )
     return records.orderBy(VERSION, _KEY, _PLACE) if ordered else records
-
-
-def _check(kind: t.DataType, column: str, table: str) -> None:
-    odd = next((one for one in types_in(kind) if name_of(one) not in _TYPE_NAMES), None)
-    if odd is not None:
-        msg = "a column of this type cannot be told in JSON"
-        step = "Change its type, or export the table to a receiver that takes it."
-        raise SchemaError(msg, table=table, column=column, found=odd.simpleString(), next_step=step)
 
 
 def _key(column: Column, kind: t.DataType) -> Column:
