@@ -109,7 +109,7 @@ def _next(job: StreamJob, stream: Stream, entry: WindowEntry | None) -> WindowPl
     position = position_of(stream, entry)
     if entry is not None and entry.done is not None and entry.done.outcome == "void":
         refuse_void(stream, entry.plan)
-        return _plan(job, stream, entry, None, commits.newest)
+        position = None
     if position is None:
         return _plan(job, stream, entry, None, commits.newest)
     try:

@@ -7,7 +7,7 @@ every consumer is asked first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -124,9 +124,17 @@ def vacuum_tables(
                 else retention_of(table.commits, FILE_RETENTION)
             )
             losers = _losers(table.commits, streams, datetime.now(UTC) - kept + _CLOCKS)
-            told = _judge(name, losers, dry_run=dry_run, force=force)
-            if told.state == "refused":
-                return told
+            told = Vacuumed(
+                table=name,
+                state="ready" if dry_run else "vacuumed",
+                losers=tuple(losers),
+                reason="; ".join(losers.values()),
+            )
+            if losers and not force:
+                advice = (
+                    "Let them catch up, drop them (mirrorlib consumers), or vacuum with --force."
+                )
+                return replace(told, state="refused", reason=f"{told.reason}. {advice}")
             return replace(told, files=_vacuum(spark, table, kept, dry_run=dry_run))
         except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
             error = as_mirror_error(exc, printable(name))
@@ -142,20 +150,6 @@ def _elsewhere(state: str) -> list[Registry]:
         return registries(open_store(state))
     except StoreError:  # a folder that is none of this user's has no say
         return []
-
-
-def _judge(name: str, losers: Mapping[str, str], *, dry_run: bool, force: bool) -> Vacuumed:
-    """Say what becomes of a table whose files some consumers have still to read."""
-    told = Vacuumed(
-        table=name,
-        state="ready" if dry_run else "vacuumed",
-        losers=tuple(losers),
-        reason="; ".join(losers.values()),
-    )
-    if not losers or force:
-        return told
-    advice = "Let them catch up, drop them (mirrorlib consumers), or vacuum with --force."
-    return replace(told, state="refused", reason=f"{told.reason}. {advice}")
 
 
 def _vacuum(spark: SparkSession, table: FeedTable, kept: timedelta, *, dry_run: bool) -> int | None:
