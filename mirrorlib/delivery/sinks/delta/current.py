@@ -17,14 +17,7 @@ from mirrorlib.commit.stage import staged_table
 from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
-from mirrorlib.delivery.sinks.delta.merge import (
-    merge_counts,
-    merge_rows,
-    new_rows,
-    rows_like,
-    stage_rows,
-    twice,
-)
+from mirrorlib.delivery.sinks.delta.merge import merge_counts, merge_rows, rows_like, stage_rows
 from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.table import read_table
@@ -62,7 +55,7 @@ def _replace(work: WindowWork) -> None:
 
 def _check_unique(work: WindowWork, rows: DataFrame) -> None:
     if rows.groupBy(*map(quote, work.keys)).count().where("count > 1").limit(1).collect():
-        raise twice(work, work.keys)
+        raise work.twice()
 
 
 def _merge_keys(work: WindowWork) -> int:
@@ -78,7 +71,7 @@ def _merge_keys(work: WindowWork) -> int:
         folded = last_states(work.frame, keys, work.upto if work.overlaps else -1)
         staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
     if WRONG in staged.ops:
-        raise twice(work, keys)
+        raise work.twice()
     if not staged.ops or few is None or not rewrite_copy(work, few):
         merge_rows(work, staged, keys, check=work.known)
     return staged.rows
@@ -99,4 +92,4 @@ def _merge_counts(work: WindowWork) -> int:
             rows = rows.unionByName(held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(NEW)))
         return ops_of_counts(rows, columns, exact=work.exact)
 
-    return merge_counts(work, new_rows(work), columns, columns, columns, tell)
+    return merge_counts(work, work.new_rows(), columns, columns, columns, tell)

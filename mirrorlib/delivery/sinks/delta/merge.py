@@ -19,14 +19,12 @@ from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.stage import stage_frame
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, WRONG, Staged
-from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.columns import sized_column
-from mirrorlib.errors import ForeignWriteError, SchemaError
-from mirrorlib.feed.net import VERSION, count_changes
+from mirrorlib.errors import ForeignWriteError
+from mirrorlib.feed.net import count_changes
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.entries import new_attempt
-from mirrorlib.journal.streams import snapshot_command
 
 _TWICE = "MIRRORLIB_KEY_TWICE"
 
@@ -56,23 +54,8 @@ def merge_rows(
         )
     except Exception as exc:
         if _TWICE in str(exc):
-            raise twice(work, keys) from exc
+            raise work.twice() from exc
         raise
-
-
-def twice(work: WindowWork, keys: Sequence[str]) -> SchemaError:
-    """Say that a key does not tell the source's rows apart."""
-    msg = "a key occurs more than once in the source, so a copy by key cannot hold its rows"
-    step = (
-        f"Name the columns that tell its rows apart, or none ({KEY_OPTIONS}); the window was planned with these, "
-        f"so begin anew: {snapshot_command(work.stream.consumer)}"
-    )
-    return SchemaError(msg, table=work.stream.table, column=", ".join(keys), next_step=step)
-
-
-def new_rows(work: WindowWork) -> DataFrame:
-    """Return a window's rows without the versions that the target has: a rewound stream brings them again."""
-    return work.frame.where(f"{VERSION} > {work.upto:d}") if work.overlaps else work.frame
 
 
 def stage_rows(

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from mirrorlib.commit.mark import append_rows, overwrite_rows
 from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
-from mirrorlib.delivery.sinks.delta.merge import twice
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import Columns, to_columns
@@ -78,7 +77,7 @@ def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     if len(set(met)) < len(met):
         return False  # two rows of a key, to which MERGE does the same
     if work.known and any(fresh[key] for key in met):
-        raise twice(work, keys)
+        raise work.twice()
     mark = work.mark()
     mark = replace(mark, facts={**mark.facts, ON: work.last.newest})  # what came since is not in it
     if not met:  # as MERGE does, which takes no file away then

@@ -20,7 +20,7 @@ from mirrorlib.commit.staged import ADD, DROP, OP, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.changes import snapshot_time
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
-from mirrorlib.delivery.sinks.delta.merge import merge_counts, new_rows, rows_like
+from mirrorlib.delivery.sinks.delta.merge import merge_counts, rows_like
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.table import read_table
 from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION
@@ -46,7 +46,7 @@ def keep_history(work: WindowWork) -> int | None:
     if work.plan.kind == "snapshot" and work.fresh:
         append_rows(work.ref, _opened(work.frame, work.columns), work.mark())
         return None
-    events = _difference(work) if work.plan.kind == "snapshot" else new_rows(work)
+    events = _difference(work) if work.plan.kind == "snapshot" else work.new_rows()
 
     def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
         states = _events(counted, work)

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.commit.claim import claim_table
 from mirrorlib.commit.last_commit import LastCommit
 from mirrorlib.commit.mark import Mark
-from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
 from mirrorlib.delta.address import split_dotted
 from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.table import Found, TableRef, open_log
-from mirrorlib.errors import LandingZoneError
+from mirrorlib.errors import LandingZoneError, SchemaError
 from mirrorlib.events import pick
+from mirrorlib.feed.net import VERSION
 from mirrorlib.identifiers import find_name
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 _PART = r"(?:`(?:[^`]|``)+`|[^.`\s]+)"
@@ -96,6 +98,20 @@ class WindowWork(Delivery):
     def set_right(self) -> str:
         """Say how the target is set right, for an error."""
         return f"Let a snapshot set it right: {snapshot_command(self.stream.consumer)}"
+
+    def twice(self) -> SchemaError:
+        """Say that a key does not tell the source's rows apart."""
+        msg = "a key occurs more than once in the source, so a copy by key cannot hold its rows"
+        step = (
+            f"Name the columns that tell its rows apart, or none ({KEY_OPTIONS}); the window was planned with these, "
+            f"so begin anew: {snapshot_command(self.stream.consumer)}"
+        )
+        column = ", ".join(self.keys)
+        return SchemaError(msg, table=self.stream.table, column=column, next_step=step)
+
+    def new_rows(self) -> DataFrame:
+        """Return the rows without the versions that the target has: a rewound stream brings them again."""
+        return self.frame.where(f"{VERSION} > {self.upto:d}") if self.overlaps else self.frame
 
     def mark(self) -> Mark:
         """Return what makes the window's commit ours and unrepeatable, see `LastCommit.next_mark`."""
