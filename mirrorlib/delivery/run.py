@@ -17,7 +17,7 @@ from mirrorlib.delivery.report import ExportReport, State, StreamReport
 from mirrorlib.delivery.run_stream import bring_up_to_date
 from mirrorlib.delivery.sink import Sink
 from mirrorlib.delivery.sinks.disjoint_targets import check_disjoint
-from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
+from mirrorlib.delivery.sinks.open import open_sink, shown_url
 from mirrorlib.delivery.stream_job import OtherWishesError, Run, StreamJob, StreamProgress
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.sessions import side_by_side
@@ -116,7 +116,11 @@ def _receiver(to: str | Sink, mode: str | None, target: Target, *, net: bool) ->
         return {"sink": to, "to": type(to).__qualname__, "mode": mode or ""}
     check_disjoint(to, target.place if target.catalog is None else None)
     sink, chosen = open_sink(to, mode)
-    check_net(chosen, net=net)
+    if net and chosen == "scd2":  # states that came and went within a window would be missing
+        msg = (
+            "mode scd2 keeps every state of a row, and net changes leave out those within a window"
+        )
+        raise LandingZoneError(msg, next_step="Leave --net out, or choose mode current.")
     return {"sink": sink, "to": shown_url(to), "mode": chosen}
 
 

@@ -45,8 +45,7 @@ def commit_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> Deriv
     report = commit_plan(committer, f"round {planned.number}", job.place.shown)
     job.tell("done", "before", planned)
     write_record(job.place, report)
-    rows = report.added + report.removed
-    end_round(job.sources, planned, "delivered", rows, report.seconds)
+    end_round(job.sources, planned, "delivered", report.added + report.removed, report.seconds)
     job.tell("done", "after", planned)
     _tell(job, report, committer.computed)
     return report

@@ -26,7 +26,7 @@ from mirrorlib.feed.schemas import spans
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
+CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 _HISTORY = (
     TOO_OLD, "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE", "DELTA_MISSING_CHANGE_DATA", "DELTA_TRUNCATED_TRANSACTION_LOG",
@@ -102,7 +102,7 @@ def vacuumed_until(commits: Commits, version: int) -> datetime:
     One that does not is taken to have kept what the table keeps; younger files need no looking for.
     """
     unsaid = datetime.now(UTC) - (kept_for(commits, FILE_RETENTION) or timedelta())
-    return max(unsaid, commits.vacuumed_until(version)) + _CLOCKS
+    return max(unsaid, commits.vacuumed_until(version)) + CLOCKS
 
 
 def _lacks_file(commits: Commits, commit: FeedCommit, until: datetime | None) -> bool:

@@ -90,8 +90,7 @@ def stream_feed(
     elif after is not None:
         before, rows = _begin(found, reader, after)
     else:
-        before = commits.newest
-        rows = found.load(reader)
+        before, rows = commits.newest, found.load(reader)
     return declare_grouping(untag(rows), commits, before, commits.newest)
 
 

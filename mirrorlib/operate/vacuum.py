@@ -21,7 +21,7 @@ from mirrorlib.delta.properties import FILE_RETENTION
 from mirrorlib.delta.sessions import configured, read_conf
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import JournalError, StoreError, printable
-from mirrorlib.feed.proof import retention_of
+from mirrorlib.feed.proof import CLOCKS, retention_of
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import version_given
 from mirrorlib.store import PathOrUrl, open_store
@@ -31,7 +31,6 @@ from mirrorlib.tabular import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 # VACUUM lists a table's folders by so many tasks, which is 10,000 by default: 40 seconds of two cores.
 _PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTERS = 200
@@ -123,7 +122,7 @@ def vacuum_tables(
                 if hours is not None
                 else retention_of(table.commits, FILE_RETENTION)
             )
-            losers = _losers(table.commits, streams, datetime.now(UTC) - kept + _CLOCKS)
+            losers = _losers(table.commits, streams, datetime.now(UTC) - kept + CLOCKS)
             told = Vacuumed(
                 table=name,
                 state="ready" if dry_run else "vacuumed",

@@ -86,8 +86,7 @@ class _FilesReader(ds.DataSourceStreamReader):
             written = [file.modified for file in (seen.metadata, *seen.files) if file is not None]
             look: Offset = {"written": max(written).isoformat()} if written else {}
             numbers = (sequence_number(file.name) or 0 for file in seen.files)
-            look["newest"] = max(numbers, default=0)
-            look["files"] = len(seen.files)
+            look |= {"newest": max(numbers, default=0), "files": len(seen.files)}
             word = Journal(open_store(state), folder.name).read_status() if state else {}
             if state and word.get("state") != "current":  # time alone may change that
                 # What was never tried, as of a target that is new or gone, is new at every look.

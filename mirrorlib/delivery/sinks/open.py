@@ -41,15 +41,6 @@ def open_sink(to: str, mode: str | None) -> tuple[Sink, str]:
     return sink, chosen
 
 
-def check_net(mode: str, *, net: bool) -> None:
-    """Refuse net changes for a history: states that came and went within a window would be missing in it."""
-    if net and mode == "scd2":
-        msg = (
-            "mode scd2 keeps every state of a row, and net changes leave out those within a window"
-        )
-        raise LandingZoneError(msg, next_step="Leave --net out, or choose mode current.")
-
-
 def place_of(to: str) -> str:
     """Return the part of a receiver's URL that says where it is."""
     return to.partition(":")[2]

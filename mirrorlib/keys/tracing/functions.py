@@ -106,8 +106,7 @@ def shared_until(spark: SparkSession, way: Sequence[Node]) -> int:
     """
     if tuple(map(int, spark.version.split(".")[:2])) >= _OWN_FIRST:
         return 0
-    schema = quote(spark.conf.get(_SHARED_CONF, _SHARED) or _SHARED)
-    begin = f" ({schema}."
+    begin = f" ({quote(spark.conf.get(_SHARED_CONF, _SHARED) or _SHARED)}."
     places = [
         n for n, node in enumerate(way) if node.operator == "View" and node.text.startswith(begin)
     ]

@@ -129,14 +129,12 @@ class _WindowCommitter(Committer[WindowWork, int]):
         return work, None
 
     def write(self, before: WindowWork) -> None:
-        work = before
-        if _changed_keys(work) is not None:  # nothing is said of keys until the window is there
-            keep_keys(work.spark, work.ref.sql, work.found.properties, Keys())
-        stated = work.stated_rows
-        folds = self._mode != "changes" and stated is not None
-        small = folds and is_small(stated or 0, work.found.bytes)
-        with configured(work.spark, {}, SMALL_COMMIT if small else {}):
-            self._rows = self._write(work)
+        if _changed_keys(before) is not None:  # nothing is said of keys until the window is there
+            keep_keys(before.spark, before.ref.sql, before.found.properties, Keys())
+        folds = self._mode != "changes" and before.stated_rows is not None
+        small = folds and is_small(before.stated_rows or 0, before.found.bytes)
+        with configured(before.spark, {}, SMALL_COMMIT if small else {}):
+            self._rows = self._write(before)
 
     def is_overtaken(self, before: WindowWork, failure: Exception) -> bool:
         """Any commit explains Delta's failure, another runner's window ours."""

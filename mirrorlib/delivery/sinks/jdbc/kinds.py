@@ -39,9 +39,9 @@ class Types:
 
     def kind(self, type_name: str) -> str | None:
         """Return the kind that has a type; None for a type that we never make."""
-        found = re.fullmatch(rf"{re.escape(self.decimal)}\((\d+),(\d+)\)", type_name)
-        if found:
-            return f"decimal({found[1]},{found[2]})"
+        decimal = type_name.replace(self.decimal, "decimal", 1)
+        if type_name.startswith(self.decimal) and _DECIMAL.fullmatch(decimal):
+            return decimal
         return next((kind for kind, name in self.plain.items() if name == type_name), None)
 
 
