@@ -19,7 +19,7 @@ from mirrorlib.errors import FeedError, FeedExpiredError, ParameterError
 from mirrorlib.feed.files.direct import change_files, columns_of_window, read_file, tell_commit
 from mirrorlib.feed.read import feed_schema
 from mirrorlib.feed.stream import ANEW
-from mirrorlib.feed.window import NOTHING, Bound, open_window, settle_bound
+from mirrorlib.feed.window import NOTHING, open_window, settle_bound
 from mirrorlib.landing.parquet import ROWS_AT_A_TIME
 from mirrorlib.store import open_store
 
@@ -99,8 +99,9 @@ class _FeedReader(ds.DataSourceStreamReader):
 
     def _offset(self, name: str, default: int | None) -> dict[str, Any]:
         """Tell the version that an option means, and of which table: of one that is made anew, versions are others."""
-        commits, bound = self.look().commits, _bound(self.options.get(name))
-        bound = default if bound is None else bound
+        commits, bound = self.look().commits, self.options.get(name, default)
+        if isinstance(bound, str) and re.fullmatch("-?[0-9]+", bound):  # else it is a moment
+            bound = int(bound)
         version = commits.newest if bound is None else settle_bound(commits, name, bound)
         return {"version": version, "table": commits.metadata_at(commits.newest).id}
 
@@ -142,8 +143,3 @@ class _FeedReader(ds.DataSourceStreamReader):
 def in_pieces(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """Give rows as Spark takes them, to which a batch without any would be the end."""
     return (one for one in rows.to_batches(max_chunksize=ROWS_AT_A_TIME) if one.num_rows)
-
-
-def _bound(text: str | None) -> Bound | None:
-    """Read a version, or a moment, as an option has it."""
-    return int(text) if text is not None and re.fullmatch("-?[0-9]+", text) else text

@@ -76,12 +76,10 @@ _WRITERS: Mapping[FileFormat, tuple[str, Mapping[str, str]]] = {
         },
     ),
 }
-_PLAIN = frozenset(
-    {
-        "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string",
-        "char", "varchar", "binary", "date", "timestamp", "timestamp_ntz",
-    }
-)  # fmt: skip
+_PLAIN = frozenset({
+    "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string",
+    "char", "varchar", "binary", "date", "timestamp", "timestamp_ntz",
+})  # fmt: skip
 _NESTED = frozenset({"struct", "array", "map"})
 _KEYS_IN_JSON = frozenset({"string", "byte", "short", "integer", "long"})
 

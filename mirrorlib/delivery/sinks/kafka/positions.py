@@ -172,16 +172,10 @@ def _take(
     key, value = message.key(), message.value()
     if key is None or value is None:
         return []
-    record = _read(value)
-    if record is None:
+    told = read_object(value)
+    if not isinstance(told.get("window"), int):
         msg = f"the topic {topic} has a record that is no position"
         step = f"Give mirrorlib a topic of its own: ?positions=…, not {topic}."
         raise scene.error(msg, step, f"partition {partition}, offset {offset}")
-    return [(key.decode(), record)]
-
-
-def _read(value: bytes) -> _Record | None:
-    told = read_object(value)
-    if not isinstance(told.get("window"), int):
-        return None
-    return _Record(**{name: told[name] for name in _Record.__slots__ if name in told})
+    known = {name: told[name] for name in _Record.__slots__ if name in told}
+    return [(key.decode(), _Record(**known))]
