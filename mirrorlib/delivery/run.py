@@ -103,9 +103,7 @@ def export_tables(
         observe=observe or unobserved,
         stop=stop or (lambda: False),
     )
-    found = _chosen(run, [tables] if isinstance(tables, str) else tables)
-    open_state(run.state)
-    reports = side_by_side(lambda table: _export_one(run, *table), found, parallelism)
+    reports = _export_all(run, [tables] if isinstance(tables, str) else tables, parallelism)
     seconds = round(time.perf_counter() - began, 3)
     return ExportReport(consumer=consumer, to=run.to, tables=reports, seconds=seconds)
 
@@ -140,6 +138,15 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
             what = f"tables {', '.join(shown[:10]) or 'none'}"
             raise LandingZoneError(msg, table=table, found=what, next_step="Correct its name.")
     return [*found, *((name, "") for name in missing)]
+
+
+def _export_all(
+    run: Run, patterns: Sequence[str], parallelism: int | None
+) -> tuple[StreamReport, ...]:
+    """Deliver the tables that are meant, side by side; there has to be a state folder to write down how far."""
+    found = _chosen(run, patterns)
+    open_state(run.state)
+    return side_by_side(lambda table: _export_one(run, *table), found, parallelism)
 
 
 def _export_one(run: Run, name: str, address: str) -> StreamReport:
