@@ -84,8 +84,8 @@ class DeltaSink:
         """
         committer = _WindowCommitter(self._target, self._mode, delivery)
         target, stream = self._target, delivery.stream
-        # Where Delta keeps no other Java processes off, whoever applies to the table has the same lock; where neither
-        # its place nor a state is local, the consumers' scratch holds it.
+        # On a local file system Delta keeps no other Java processes off. The lock is that of whoever applies to the
+        # table; where neither its place nor a state is local, the consumers' scratch holds it.
         state = open_store(target.state) if target.state else delivery.scratch
         with lock_table(delivery.spark, target, state, parse_name(stream.table), lambda: False):
             return commit_plan(committer, f"window {delivery.plan.number}", stream.table)
