@@ -114,9 +114,12 @@ def _sum_up(begun: DataFrame) -> DataFrame:
     """Sum rows up by bucket, but for those that are touched: these stay, each for itself."""
     from pyspark.sql import functions as f
 
-    apart = f.when(f.isnotnull(_TOUCHED), f.col(_HASH))
+    by = f.when(f.isnotnull(_TOUCHED), f.col(_HASH)).otherwise(
+        f.col(_BUCKET)
+    )  # one long is found fastest
     sums = [f.sum(name).alias(name) for name in (_WANTED, *_HALVES)]
-    summed = begun.groupBy(_BUCKET, _TOUCHED, apart.alias(_HASH)).agg(*sums)
+    ones = [f.max(name).alias(name) for name in (_BUCKET, _TOUCHED)]
+    summed = begun.groupBy(by.alias(_HASH)).agg(*sums, *ones)
     times = f"if({_TOUCHED} IS NULL, 1, {_WANTED})"  # as equal rows have met
     each = [f"{name} div {times} AS {name}" for name in (_WANTED, *_HALVES)]
     nth = f"explode(sequence(1, {times})) AS {_HASH}"
