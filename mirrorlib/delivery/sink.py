@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 KEY_OPTIONS = "--key TABLE=COLUMN,…, or --no-key"  # how other keys are given, for errors
 
 
+def _is_unknown(_version: int) -> bool:  # no lambda: a delivery may cross a process
+    return False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
     """A window to be delivered.
@@ -57,7 +61,7 @@ class Delivery:
     collected: pa.Table | None = None
     stated_rows: int | None = None
     given: int | None = None
-    unchanged_since: Callable[[int], bool] = lambda _: False
+    unchanged_since: Callable[[int], bool] = _is_unknown
     physical: Mapping[str, str] = field(default_factory=dict)
     renewed: Mapping[str, str] = field(default_factory=dict)
     mapped: bool = False
