@@ -1,19 +1,15 @@
 """Read back what receivers hold of a table, and up to which of its versions they say they have it.
 
 In: a stream and its receiver's address. Out: `Received`. A log of changes counts from the last snapshot on that it was
-given, or since its stream began. A database is read in one transaction, by way of files; nothing is written elsewhere.
+given, or since its stream began.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import groupby, islice
+from itertools import groupby
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mirrorlib.commit.last_commit import read_last_commit
 from mirrorlib.delivery.sinks.delta.work import open_place
@@ -24,7 +20,7 @@ from mirrorlib.delta.columns import to_columns, write_type
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.delta.table import find_target, open_log, refer
-from mirrorlib.errors import FileChangedError, ForeignWriteError, LandingZoneError, SchemaError
+from mirrorlib.errors import FileChangedError, LandingZoneError
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.batch.spark_reader import Stage
@@ -38,41 +34,16 @@ from mirrorlib.landing.publish.allocate import newest_claim, newest_number
 from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.names import parse_name, sequence_name
 from mirrorlib.operate.verify.compare import SIDE, wanted_rows
+from mirrorlib.operate.verify.database import read_database
+from mirrorlib.operate.verify.received import Received, on_side, other_copy
 from mirrorlib.operate.verify.replay import Opened, list_places, read_files
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
-_ROWS = 10_000  # of a database at a time
 _EMPTY = "\x01\x02"  # stands for empty text, which Spark's reader of CSV takes for NULL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
-    """What a receiver holds of a table.
-
-    Attributes:
-        stream: uuid of the stream that was the last to write there.
-        version: it has everything up to this one of the table.
-        table_id: of that table; "" where it does not say.
-        keys: by which it was kept.
-        rows: gives its rows, with `SIDE`, for the columns that the table has in that version.
-        window: the number of the stream's last window that it has; 0 where it does not say.
-        begins: where rows are changes, some of which take back others, the version that they go on from.
-        whole: they begin with all rows of that version.
-
-    """
-
-    stream: str
-    version: int
-    table_id: str = ""
-    keys: tuple[str, ...]
-    rows: Callable[[StructType], DataFrame]
-    window: int = 0
-    begins: int | None = None
-    whole: bool = False
 
 
 def read_received(stage: Stage, stream: Stream, to: str) -> Received:
@@ -92,21 +63,6 @@ def read_received(stage: Stage, stream: Stream, to: str) -> Received:
     return _READERS[kind](stage, stream, address)
 
 
-def _other(stream: Stream, *owner: object) -> ForeignWriteError:
-    """Say that a receiver does not hold this consumer's copy of this table, but another *owner*'s, or nobody's."""
-    msg = "the receiver does not hold what the consumer was given of the table"
-    found = " of ".join(map(str, owner)) or "nothing that an export has written"
-    step = "See where the consumer receives: mirrorlib consumers TARGET"
-    return ForeignWriteError(msg, table=stream.table, found=found, next_step=step)
-
-
-def _sided(frame: DataFrame, side: int = -1) -> DataFrame:
-    """Say of rows on which side they are."""
-    from pyspark.sql import functions as f
-
-    return frame.withColumn(SIDE, f.lit(side))
-
-
 def _changes(frame: DataFrame, turn: int = 1) -> DataFrame:
     """Say of changes which take back others; all of them do so of themselves where *turn* is -1."""
     from pyspark.sql import functions as f
@@ -120,12 +76,12 @@ def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
     ref = refer(open_place(address), parse_name(stream.table))
     target = find_target(stage.spark, ref)
     if target is None:
-        raise _other(stream)
+        raise other_copy(stream)
     log = open_log(stage.spark, ref, target[0].location)
     last = read_last_commit(log)
     facts = last.facts or {}
     if (owner := (facts.get("table"), facts.get("consumer"))) != (stream.table, stream.consumer):
-        raise _other(stream, *(owner if facts else ()))
+        raise other_copy(stream, *(owner if facts else ()))
 
     def travel(version: int) -> DataFrame:
         reader = stage.spark.read.format("delta").option("versionAsOf", version)
@@ -142,7 +98,7 @@ def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
     if stream.mode == "scd2":
         now = now.where("is_current").drop("valid_from", "valid_to", "is_current")
     if stream.mode != "changes":
-        return told(version=upto, rows=lambda _: _sided(now))
+        return told(version=upto, rows=lambda _: on_side(now))
     first, is_first = _first_window(log.commits(-1, last.newest), facts["stream"], stream)
     begun = first.ours or {}
     was = now.limit(0) if is_first else travel(first.version - 1)
@@ -177,7 +133,7 @@ def _read_manifest(stage: Stage, stream: Stream, address: str) -> Received:
     entries = receiver.entries()
     owners = [(entry.table, entry.consumer) for entry in entries[-1:]]
     if owners != [(stream.table, stream.consumer)]:
-        raise _other(stream, *sum(owners, ()))
+        raise other_copy(stream, *sum(owners, ()))
     for entry in entries:
         for file in entry.files:
             there = receiver.store.stat(f"{receiver.folder}/{file.name}")
@@ -244,9 +200,9 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
     batch = read_batch(claim)
     opened = open_folder(zone, TableFolder(name=name, path=name.folder))
     if batch is None or opened.metadata is None:
-        raise _other(stream)
+        raise other_copy(stream)
     if (owner := (batch.table, batch.consumer)) != (stream.table, stream.consumer):
-        raise _other(stream, *owner)
+        raise other_copy(stream, *owner)
     policies = policies_of(opened.metadata, opened.dialect, Options())
     source = Source(zone=zone, table=name.shown, folder=name.folder, policies=policies)
     places = [*list_places(zone, name)]
@@ -257,7 +213,7 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
         begun, rest, _ = read_files(stage, files, columns, None)
         names = tuple(column.name for column in columns)
         keys = [find_name(names, key) or key for key in batch.keys]
-        return _sided(wanted_rows(begun, rest, keys, names))
+        return on_side(wanted_rows(begun, rest, keys, names))
 
     return Received(
         stream=batch.stream,
@@ -279,92 +235,9 @@ def _open_numbered(source: Source, places: Iterable[str], number: int) -> Opened
     raise FileChangedError(msg, table=source.table, file=name, next_step=step)
 
 
-def _read_database(stage: Stage, stream: Stream, address: str) -> Received:
-    from mirrorlib.delivery.sinks.jdbc.database import has_books, read_held
-    from mirrorlib.delivery.sinks.jdbc.sink import open_database
-
-    with open_database(address).reading(stream.table) as session:
-        place = session.place(parse_name(stream.table))
-        held = read_held(session, place, stream) if has_books(session) else None
-        record = held.record if held else None
-        if record is None:
-            raise _other(stream)
-        if (owner := (record.source_table, record.consumer)) != (stream.table, stream.consumer):
-            raise _other(stream, *owner)
-        names = [name for name, _ in session.columns(place) or ()]
-        texts = _write_texts(stage, names, session.texts(place, names))
-    return Received(
-        stream=record.stream,
-        version=record.delta_version,
-        table_id=record.table_id,
-        keys=tuple(record.keys),
-        rows=lambda schema: _sided(_typed(texts, names, schema, stream.table)),
-    )
-
-
-def _write_texts(
-    stage: Stage, names: Sequence[str], rows: Iterable[tuple[str | None, ...]]
-) -> DataFrame:
-    """Write rows of text where Spark can read them; columns are numbered, so that names clash with nothing."""
-    path, rest = f"{stage.folder}/rows.parquet", iter(rows)
-    schema = pa.schema([(f"c{place}", pa.string()) for place in range(len(names))])
-    with (
-        stage.state.open_new(path) as file,
-        pq.ParquetWriter(file, schema, compression="zstd") as writer,
-    ):
-        while some := [*islice(rest, _ROWS)]:
-            columns = [pa.array(column, pa.string()) for column in zip(*some, strict=True)]
-            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-    ddl = ", ".join(f"{name} string" for name in schema.names)
-    return file_reader(stage.spark, ddl).parquet(stage.state.uri(path))
-
-
-def _typed(texts: DataFrame, names: Sequence[str], schema: StructType, table: str) -> DataFrame:
-    """Give a database's text the types of the table's columns."""
-    from pyspark.sql import functions as f
-
-    values: list[Column] = []
-    unfit: list[Column] = []
-    for field in schema.fields:
-        if (name := find_name(names, field.name)) is not None:
-            text = f"c{names.index(name)}"
-            value = _value(text, field.dataType)
-            values.append(value.alias(field.name))
-            misspelt = value.isNull() | ~f.rlike(f.col(text), f.lit(_spelling(field.dataType)))
-            unfit.append(f.max(f.isnotnull(text) & misspelt).alias(field.name))
-    found = texts.agg(*unfit).collect()[0].asDict()
-    for name in (name for name, is_unfit in found.items() if is_unfit):
-        msg = "the database holds a value that is none of the column's type"
-        step = (
-            "Somebody else has written it: correct it there, or let a snapshot replace the table."
-        )
-        raise SchemaError(msg, table=table, column=name, next_step=step)
-    return texts.select(*values)
-
-
-def _spelling(kind: DataType) -> str:
-    """Return the pattern of text that an export writes, where a cast would make a value of more than that."""
-    name = kind.typeName()
-    if name == "decimal":
-        scale = kind.jsonValue().partition(",")[2].strip(" )")  # type: ignore[union-attr]  # "decimal(10,2)"
-        return r"^-?\d+$" if scale == "0" else rf"^-?\d+\.\d{{{scale}}}$"
-    return {"boolean": "^(true|false|0|1)$", "date": r"^\d{4}-\d\d-\d\d$"}.get(name, "")
-
-
-def _value(text: str, kind: DataType) -> Column:
-    """Read the column *text* as a type; NULL where that cannot be."""
-    from pyspark.sql import functions as f
-
-    if kind.typeName() in {"struct", "array"}:
-        return f.from_json(text, kind, JSON_OPTIONS)  # type: ignore[arg-type]  # of any type
-    if kind.typeName() == "binary":
-        return f.expr(f"unhex(substr({text}, 3))")  # behind \\x
-    return f.expr(f"try_cast({text} AS {kind.simpleString()})")
-
-
 _READERS: Mapping[str, Callable[[Stage, Stream, str], Received]] = {
     "delta": _read_delta,
     "files": _read_manifest,
     "zone": _read_zone,
-    "jdbc": _read_database,
+    "jdbc": read_database,
 }

@@ -1,0 +1,109 @@
+"""Read back what a database holds of a table: in one transaction, as text, by way of a file that Spark reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
+from mirrorlib.delta.sessions import file_reader
+from mirrorlib.errors import SchemaError
+from mirrorlib.identifiers import find_name
+from mirrorlib.ingest.batch.spark_reader import Stage
+from mirrorlib.journal.streams import Stream
+from mirrorlib.names import parse_name
+from mirrorlib.operate.verify.received import Received, on_side, other_copy
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+_ROWS = 10_000  # that are written at a time
+
+
+def read_database(stage: Stage, stream: Stream, address: str) -> Received:
+    """Read what a database says of a table, and its rows."""
+    from mirrorlib.delivery.sinks.jdbc.database import has_books, read_held
+    from mirrorlib.delivery.sinks.jdbc.sink import open_database
+
+    with open_database(address).reading(stream.table) as session:
+        place = session.place(parse_name(stream.table))
+        held = read_held(session, place, stream) if has_books(session) else None
+        record = held.record if held else None
+        if record is None:
+            raise other_copy(stream)
+        if (owner := (record.source_table, record.consumer)) != (stream.table, stream.consumer):
+            raise other_copy(stream, *owner)
+        names = [name for name, _ in session.columns(place) or ()]
+        texts = _write_texts(stage, names, session.texts(place, names))
+    return Received(
+        stream=record.stream,
+        version=record.delta_version,
+        table_id=record.table_id,
+        keys=tuple(record.keys),
+        rows=lambda schema: on_side(_typed(texts, names, schema, stream.table)),
+    )
+
+
+def _write_texts(
+    stage: Stage, names: Sequence[str], rows: Iterable[tuple[str | None, ...]]
+) -> DataFrame:
+    """Write rows of text where Spark can read them; columns are numbered, so that names clash with nothing."""
+    path, rest = f"{stage.folder}/rows.parquet", iter(rows)
+    schema = pa.schema([(f"c{place}", pa.string()) for place in range(len(names))])
+    with (
+        stage.state.open_new(path) as file,
+        pq.ParquetWriter(file, schema, compression="zstd") as writer,
+    ):
+        while some := [*islice(rest, _ROWS)]:
+            columns = [pa.array(column, pa.string()) for column in zip(*some, strict=True)]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+    ddl = ", ".join(f"{name} string" for name in schema.names)
+    return file_reader(stage.spark, ddl).parquet(stage.state.uri(path))
+
+
+def _typed(texts: DataFrame, names: Sequence[str], schema: StructType, table: str) -> DataFrame:
+    """Give a database's text the types of the table's columns."""
+    from pyspark.sql import functions as f
+
+    values: list[Column] = []
+    unfit: list[Column] = []
+    for field in schema.fields:
+        if (name := find_name(names, field.name)) is not None:
+            text = f"c{names.index(name)}"
+            value = _value(text, field.dataType)
+            values.append(value.alias(field.name))
+            misspelt = value.isNull() | ~f.rlike(f.col(text), f.lit(_spelling(field.dataType)))
+            unfit.append(f.max(f.isnotnull(text) & misspelt).alias(field.name))
+    found = texts.agg(*unfit).collect()[0].asDict()
+    for name in (name for name, is_unfit in found.items() if is_unfit):
+        msg = "the database holds a value that is none of the column's type"
+        step = (
+            "Somebody else has written it: correct it there, or let a snapshot replace the table."
+        )
+        raise SchemaError(msg, table=table, column=name, next_step=step)
+    return texts.select(*values)
+
+
+def _spelling(kind: DataType) -> str:
+    """Return the pattern of text that an export writes, where a cast would make a value of more than that."""
+    name = kind.typeName()
+    if name == "decimal":
+        scale = kind.jsonValue().partition(",")[2].strip(" )")  # type: ignore[union-attr]  # "decimal(10,2)"
+        return r"^-?\d+$" if scale == "0" else rf"^-?\d+\.\d{{{scale}}}$"
+    return {"boolean": "^(true|false|0|1)$", "date": r"^\d{4}-\d\d-\d\d$"}.get(name, "")
+
+
+def _value(text: str, kind: DataType) -> Column:
+    """Read the column *text* as a type; NULL where that cannot be."""
+    from pyspark.sql import functions as f
+
+    if kind.typeName() in {"struct", "array"}:
+        return f.from_json(text, kind, JSON_OPTIONS)  # type: ignore[arg-type]  # of any type
+    if kind.typeName() == "binary":
+        return f.expr(f"unhex(substr({text}, 3))")  # behind \\x
+    return f.expr(f"try_cast({text} AS {kind.simpleString()})")
