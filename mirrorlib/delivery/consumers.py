@@ -148,10 +148,7 @@ def _status_safely(place: Target, registry: Registry, spark: SparkSession | None
 def _status(
     place: Target, registry: Registry, status: ConsumerStatus, spark: SparkSession | None
 ) -> ConsumerStatus:
-    stream = registry.newest_stream()
-    if stream is None:
-        msg = "the consumer was dropped a moment ago"
-        raise JournalError(msg, table=registry.table, next_step="Try again.")
+    stream = registry.present_stream()
     entry = registry.newest(stream)
     said = registry.read_status()
     status = replace(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
@@ -88,7 +89,7 @@ class Values:
         self.state.put(path, json_bytes({"format": FORMAT, **status}))
 
 
-class PlanLog(Generic[S, P, D, E]):
+class PlanLog(ABC, Generic[S, P, D, E]):
     """A table's plans and their outcomes, and the last word about it; an entry is made of a plan and its outcome.
 
     Plans are numbered within the life, or stream, *of* which they are.
@@ -101,9 +102,9 @@ class PlanLog(Generic[S, P, D, E]):
         self._values = values
         self._plans, self._outcomes, self._entry, self._number = kinds
 
+    @abstractmethod
     def folder_of(self, of: S) -> str:
         """Name the folder of a life's, or stream's, plans."""
-        raise NotImplementedError
 
     def newest(self, of: S) -> E | None:
         """Return the newest plan and its outcome; None before the first."""

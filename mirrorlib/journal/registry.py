@@ -50,6 +50,14 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         files = self.streams()
         return self._values.read(Stream, files[max(files)]) if files else None
 
+    def present_stream(self) -> Stream:
+        """Return the stream that counts; `JournalError` where the consumer is gone since it was found."""
+        stream = self.newest_stream()
+        if stream is None:
+            msg = "the consumer was dropped a moment ago"
+            raise JournalError(msg, table=self.table, next_step="Try again.")
+        return stream
+
     def forgotten(self) -> tuple[int, str]:
         """Return how many streams there were before the consumer was dropped, and their lineage, "" where not known."""
         path = f"{self.folder}/{_FORGOTTEN}"

@@ -72,6 +72,13 @@ def replay_rows(
     return fated.where(f"{_DELETES} = 0 AND {born}").selectExpr(*final)
 
 
+def as_found(frame: DataFrame) -> DataFrame:
+    """Say of rows that they are found."""
+    from pyspark.sql import functions as f
+
+    return frame.withColumn(SIDE, f.lit(-1))
+
+
 def unite(frames: Iterable[DataFrame]) -> DataFrame | None:
     """Put frames together by the names of their columns; None where there is none."""
     some = [*frames]
@@ -110,13 +117,18 @@ def _as_inserts(begun: DataFrame) -> DataFrame:
     return begun.withColumns({MARKER: f.lit(INSERT), ORDER: f.lit(-1).cast("long")})
 
 
+def _bucket_of(hashed: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.pmod(hashed, f.lit(_BUCKETS))
+
+
 def _sum_up(begun: DataFrame) -> DataFrame:
     """Sum rows up by bucket, but for those that are touched: these stay, each for itself."""
     from pyspark.sql import functions as f
 
-    by = f.when(f.isnotnull(_TOUCHED), f.col(_HASH)).otherwise(
-        f.col(_BUCKET)
-    )  # one long is found fastest
+    # One long is found fastest.
+    by = f.when(f.isnotnull(_TOUCHED), f.col(_HASH)).otherwise(f.col(_BUCKET))
     sums = [f.sum(name).alias(name) for name in (_WANTED, *_HALVES)]
     ones = [f.max(name).alias(name) for name in (_BUCKET, _TOUCHED)]
     summed = begun.groupBy(by.alias(_HASH)).agg(*sums, *ones)
@@ -240,9 +252,9 @@ class Sides:
     def _is_sampled(self) -> Column:
         from pyspark.sql import functions as f
 
-        some = max(round(self.sample * _BUCKETS), 1)
-        all_of_it = f.lit(self.sample == 1)
-        return all_of_it if self.sample == 1 else f.pmod(self._key(), f.lit(_BUCKETS)) < some
+        if self.sample == 1:
+            return f.lit(True)  # noqa: FBT003  # a column
+        return _bucket_of(self._key()) < max(round(self.sample * _BUCKETS), 1)
 
     @property
     def _is_ranged(self) -> bool:
@@ -253,10 +265,9 @@ class Sides:
     def _bucket(self) -> Column:
         from pyspark.sql import functions as f
 
-        by = self._key()
-        if self._is_ranged:
-            by = f.xxhash64(f.shiftright(f.col(quote(self.keys[0])).cast("long"), _BITS))
-        return f.pmod(by, f.lit(_BUCKETS))
+        if not self._is_ranged:
+            return _bucket_of(self._key())
+        return _bucket_of(f.xxhash64(f.shiftright(f.col(quote(self.keys[0])).cast("long"), _BITS)))
 
     def _first(self, buckets: Sequence[int]) -> tuple[tuple[Change, ...], bool]:
         """Find the first rows in some buckets that one side alone has, two of one key as an update; are there more?"""
@@ -288,7 +299,7 @@ class Sides:
         if least is None or (most >> _BITS) - (least >> _BITS) > _MOST_RANGES:
             return anywhere
         ranges = self.found.sparkSession.range(least >> _BITS, (most >> _BITS) + 1)
-        chosen = f.pmod(f.xxhash64("id"), f.lit(_BUCKETS)).isin(*buckets)
+        chosen = _bucket_of(f.xxhash64("id")).isin(*buckets)
         firsts = [row[0] << _BITS for row in ranges.where(chosen).take(_FEW_RANGES + 1)]
         if len(firsts) > _FEW_RANGES:
             return anywhere

@@ -39,7 +39,7 @@ from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import Stream, WindowEntry, position_of, snapshot_command
 from mirrorlib.names import parse_name
-from mirrorlib.operate.verify.compare import SIDE, Sides
+from mirrorlib.operate.verify.compare import SIDE, Sides, as_found
 from mirrorlib.operate.verify.received import Received
 from mirrorlib.operate.verify.receivers import read_received
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
@@ -90,10 +90,7 @@ def verify_consumer(
     found = known_streams(place, consumer, tables)
 
     def verify(registry: Registry, told: Verified) -> Verified:
-        stream = registry.newest_stream()
-        if stream is None:  # dropped a moment ago
-            msg = f"no consumer {consumer} is registered"
-            raise JournalError(msg, table=registry.table)
+        stream = registry.present_stream()
         with lend_session(spark) as session:
             address = table_address(place, parse_name(registry.table))
             source = find_feed_table(session, address, shown=registry.table)
@@ -191,8 +188,6 @@ class _Look:
 
     def _held(self, rows: DataFrame) -> DataFrame:
         """Read what the receiver holds; a log that began in the middle goes on from the table as it was there."""
-        from pyspark.sql import functions as f
-
         received, commits = self.received, self.source.commits
         held, begins = received.rows(rows.schema), received.begins
         if begins is None or begins < 0:
@@ -205,7 +200,7 @@ class _Look:
                 raise self._refused(FeedError, msg, column=name)
         if received.whole:
             return held
-        base = read_rows(self.spark, self.source, begins).withColumn(SIDE, f.lit(-1))
+        base = as_found(read_rows(self.spark, self.source, begins))
         return held.unionByName(base, allowMissingColumns=True)
 
     def _rows(self) -> DataFrame:
@@ -224,9 +219,9 @@ class _Look:
         same = commits.metadata_at(commits.newest).schema == commits.metadata_at(version).schema
         idle = same and not open_window(commits, version, commits.newest).changes
         rows = read_rows(self.spark, self.source, commits.newest if idle else version)
-        keys = [find_name(rows.columns, key) or key for key in received.keys]
         if since is None or since < 0:
             return rows
+        keys = [find_name(rows.columns, key) or key for key in received.keys]
         if not keys or stream.net:
             if read_rows(self.spark, self.source, since).isEmpty():
                 return rows
@@ -264,8 +259,5 @@ class _Look:
         numbers = range(1, newest.plan.number + 1 if newest else 1)
         entries = (self.registry.entry(stream, number) for number in numbers)
         given = (one for one in entries if one.done and one.done.outcome == "delivered")
-        return (
-            [*given]
-            if stream.on_expired == "snapshot" and stream.start_at is not None
-            else [*islice(given, 1)]
-        )
+        may_be_reset = stream.on_expired == "snapshot" and stream.start_at is not None
+        return [*given] if may_be_reset else [*islice(given, 1)]

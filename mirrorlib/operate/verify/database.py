@@ -16,7 +16,8 @@ from mirrorlib.identifiers import find_name
 from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
-from mirrorlib.operate.verify.received import Received, on_side, other_copy
+from mirrorlib.operate.verify.compare import as_found
+from mirrorlib.operate.verify.received import Received, check_copy, other_copy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,8 +37,7 @@ def read_database(stage: Stage, stream: Stream, address: str) -> Received:
         record = held.record if held else None
         if record is None:
             raise other_copy(stream)
-        if (owner := (record.source_table, record.consumer)) != (stream.table, stream.consumer):
-            raise other_copy(stream, *owner)
+        check_copy(stream, record.source_table, record.consumer)
         names = [name for name, _ in session.columns(place) or ()]
         texts = _write_texts(stage, names, session.texts(place, names))
     return Received(
@@ -45,7 +45,7 @@ def read_database(stage: Stage, stream: Stream, address: str) -> Received:
         version=record.delta_version,
         table_id=record.table_id,
         keys=tuple(record.keys),
-        rows=lambda schema: on_side(_typed(texts, names, schema, stream.table)),
+        rows=lambda schema: as_found(_typed(texts, names, schema, stream.table)),
     )
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import ForeignWriteError
 from mirrorlib.journal.streams import Stream
-from mirrorlib.operate.verify.compare import SIDE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,8 +48,7 @@ def other_copy(stream: Stream, *owner: object) -> ForeignWriteError:
     return ForeignWriteError(msg, table=stream.table, found=found, next_step=step)
 
 
-def on_side(frame: DataFrame, side: int = -1) -> DataFrame:
-    """Say of rows on which side they are."""
-    from pyspark.sql import functions as f
-
-    return frame.withColumn(SIDE, f.lit(side))
+def check_copy(stream: Stream, table: object, consumer: object) -> None:
+    """See that a receiver holds this consumer's copy of this table; raises what `other_copy` returns."""
+    if (table, consumer) != (stream.table, stream.consumer):
+        raise other_copy(stream, table, consumer)

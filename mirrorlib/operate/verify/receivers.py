@@ -33,11 +33,11 @@ from mirrorlib.landing.listing import TableFolder
 from mirrorlib.landing.publish.allocate import newest_claim, newest_number
 from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.names import parse_name, sequence_name
-from mirrorlib.operate.verify.compare import SIDE, wanted_rows
+from mirrorlib.operate.verify.compare import SIDE, as_found, wanted_rows
 from mirrorlib.operate.verify.database import read_database
-from mirrorlib.operate.verify.received import Received, on_side, other_copy
+from mirrorlib.operate.verify.received import Received, check_copy, other_copy
 from mirrorlib.operate.verify.replay import Opened, list_places, read_files
-from mirrorlib.store import open_store
+from mirrorlib.store import contents, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,9 +79,10 @@ def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
         raise other_copy(stream)
     log = open_log(stage.spark, ref, target[0].location)
     last = read_last_commit(log)
-    facts = last.facts or {}
-    if (owner := (facts.get("table"), facts.get("consumer"))) != (stream.table, stream.consumer):
-        raise other_copy(stream, *(owner if facts else ()))
+    facts = last.facts
+    if facts is None:
+        raise other_copy(stream)
+    check_copy(stream, facts.get("table"), facts.get("consumer"))
 
     def travel(version: int) -> DataFrame:
         reader = stage.spark.read.format("delta").option("versionAsOf", version)
@@ -98,7 +99,7 @@ def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
     if stream.mode == "scd2":
         now = now.where("is_current").drop("valid_from", "valid_to", "is_current")
     if stream.mode != "changes":
-        return told(version=upto, rows=lambda _: on_side(now))
+        return told(version=upto, rows=lambda _: as_found(now))
     first, is_first = _first_window(log.commits(-1, last.newest), facts["stream"], stream)
     begun = first.ours or {}
     was = now.limit(0) if is_first else travel(first.version - 1)
@@ -114,30 +115,31 @@ def _first_window(commits: Sequence[Commit], uuid: str, stream: Stream) -> tuple
     """Find the commit with which a stream's log begins, its last snapshot or first window; was nothing there before?"""
     windows = [one for one in commits if "window" in (one.ours or {})]
     first, whole = None, commits[0].version == 0
-    for place, commit in reversed([*enumerate(windows)]):
+    for commit in reversed(windows):
         facts = commit.ours or {}
         if facts["stream"] != uuid:
             break
-        first, is_first = commit, whole and not place
+        first = commit
         if facts["kind"] == "snapshot":
-            return first, is_first
-    if first is None or not (whole or windows[0] is not first):
+            return first, whole and first is windows[0]
+    if first is None or (first is windows[0] and not whole):
         msg = "the log of the receiver's table does not tell any more where the stream begins in it"
         step = f"A snapshot begins anew: {snapshot_command(stream.consumer)}"
         raise FileChangedError(msg, table=stream.table, next_step=step)
-    return first, is_first
+    return first, first is windows[0]
 
 
 def _read_manifest(stage: Stage, stream: Stream, address: str) -> Received:
     receiver = Receiver(open_store(address.partition("?")[0]), stream.table)
     entries = receiver.entries()
-    owners = [(entry.table, entry.consumer) for entry in entries[-1:]]
-    if owners != [(stream.table, stream.consumer)]:
-        raise other_copy(stream, *sum(owners, ()))
+    if not entries:
+        raise other_copy(stream)
+    first, last = entries[0], entries[-1]
+    check_copy(stream, last.table, last.consumer)
+    there = {file.name: file.size for file in contents(receiver.store, receiver.folder).files}
     for entry in entries:
         for file in entry.files:
-            there = receiver.store.stat(f"{receiver.folder}/{file.name}")
-            if there is None or there.size != file.bytes:
+            if there.get(file.name) != file.bytes:
                 msg = "a file that was delivered is gone, or is another one"
                 step = "Nothing is to be done where a reader takes files away: then they cannot be verified."
                 raise FileChangedError(msg, table=stream.table, file=file.name, next_step=step)
@@ -149,7 +151,6 @@ def _read_manifest(stage: Stage, stream: Stream, address: str) -> Received:
             lambda a, b: a.unionByName(b, allowMissingColumns=True), map(_changes, frames)
         )
 
-    first, last = entries[0], entries[-1]
     return Received(
         stream=last.stream,
         version=last.until,
@@ -201,8 +202,7 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
     opened = open_folder(zone, TableFolder(name=name, path=name.folder))
     if batch is None or opened.metadata is None:
         raise other_copy(stream)
-    if (owner := (batch.table, batch.consumer)) != (stream.table, stream.consumer):
-        raise other_copy(stream, *owner)
+    check_copy(stream, batch.table, batch.consumer)
     policies = policies_of(opened.metadata, opened.dialect, Options())
     source = Source(zone=zone, table=name.shown, folder=name.folder, policies=policies)
     places = [*list_places(zone, name)]
@@ -213,7 +213,7 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
         begun, rest, _ = read_files(stage, files, columns, None)
         names = tuple(column.name for column in columns)
         keys = [find_name(names, key) or key for key in batch.keys]
-        return on_side(wanted_rows(begun, rest, keys, names))
+        return as_found(wanted_rows(begun, rest, keys, names))
 
     return Received(
         stream=batch.stream,

@@ -25,7 +25,7 @@ from mirrorlib.journal.plan_log import Values
 from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
-from mirrorlib.operate.verify.compare import SIDE, Sides
+from mirrorlib.operate.verify.compare import Sides, as_found
 from mirrorlib.operate.verify.replay import Opened, list_batches, open_files, read_files
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl, Store, open_store
@@ -149,8 +149,6 @@ class _Look:
         self, stage: Stage, opened: Sequence[Opened], last: Entry, version: int, since: int | None
     ) -> tuple[Sides, list[str]]:
         """Read both sides, and name the columns that are left out; *last* is the newest batch."""
-        from pyspark.sql import functions as f
-
         conditional = {source.policies.conditional or "" for source, _ in opened} or {""}
         if len(conditional) > 1:
             msg = (
@@ -172,7 +170,7 @@ class _Look:
             begun=begun,
             rows=rest,
             few=count <= _FEW,
-            found=rows.withColumn(SIDE, f.lit(-1)),
+            found=as_found(rows),
             columns=tuple(column.name for column in columns),
             keys=spelled_keys(columns, last.plan.policies.keys),
             conditional=by.name if by else None,
