@@ -58,8 +58,8 @@ cluster: .venv/dev.stamp ## Run the core suite on a Spark whose executors are pr
 serverless: .venv/dev.stamp ## Run the core suite on compute that lets nobody configure a session: longer than `make test`
 	MIRRORLIB_COMPUTE=serverless $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(CORE) $(PYTEST)
 
-torture: .venv/dev.stamp ## Kill runs at N random moments (N=200)
-	MIRRORLIB_TORTURE=$(N) $(BIN)/pytest --thorough -m torture --timeout 0
+torture: .venv/dev.stamp ## Kill runs at N random moments, a third by each of three tests (N=200)
+	MIRRORLIB_TORTURE=$$((($(N) + 2) / 3)) $(BIN)/pytest --thorough -n 2 --dist load -m torture --timeout 0
 
 fuzz: .venv/dev.stamp ## Damage files, metadata, names and journals for MINUTES (MINUTES=10)
 	MIRRORLIB_FUZZ=$(MINUTES) $(BIN)/pytest -n 0 -s tests/test_fuzz.py

@@ -6,9 +6,12 @@ once more. What markers come to is told by windows of SQL over all rows at once,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+import operator
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 from mirrorlib.commit.staged import SET
@@ -20,7 +23,7 @@ from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.landing.columns import DELETE, INSERT
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
 _DELETES, _BEFORE, _FINAL = "_mirror_deletes", "_mirror_before", "_mirror_final"
 SIDE = "_mirror_side"  # -1 for a row that is found, 1 for one that takes such a row back, as logs of changes have
@@ -138,6 +141,14 @@ def _sum_up(begun: DataFrame) -> DataFrame:
     return summed.selectExpr(_BUCKET, _TOUCHED, *each, nth)
 
 
+def _add_up(sides: Iterable[Iterable[Row]]) -> dict[int, tuple[int, ...]]:
+    """Add up what sides say of each bucket, which they name first."""
+    told: dict[int, tuple[int, ...]] = {}
+    for bucket, *sums in chain.from_iterable(sides):
+        told[bucket] = tuple(map(operator.add, told.get(bucket, (0,) * len(sums)), sums))
+    return told
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """How many rows have to be there, how many are, and the first that differ, as changes; there may be *more*."""
@@ -173,19 +184,12 @@ class Sides:
 
     def compare(self) -> Compared:
         """Compare by sums of hashes in the bucket of each key, or of each row, and rows of those that differ."""
-        from pyspark.sql import functions as f
-
-        found = self._hashed(self.found).select(
-            _BUCKET,
-            f.lit(0).cast("long").alias(_WANTED),
-            f.col(SIDE).cast("long"),
-            *((f.col(SIDE) * f.col(half)).alias(half) for half in _HALVES),
-        )
-        wanted = self._wanted_sums().select(_BUCKET, _WANTED, f.col(_WANTED), *_HALVES)
-        sums = [f.sum(name) for name in (_WANTED, SIDE, *_HALVES)]
-        told = found.union(wanted).groupBy(_BUCKET).agg(*sums).collect()
-        expected, net = (sum(row[place] for row in told) for place in (1, 2))
-        differing = sorted(row[0] for row in told if any(row[2:]))
+        with ThreadPoolExecutor(
+            2
+        ) as pool:  # while one side waits for its small jobs, the other works
+            told = _add_up(pool.map(lambda sums: sums.collect(), self._sums()))
+        expected, net = (sum(row[place] for row in told.values()) for place in (0, 1))
+        differing = sorted(bucket for bucket, row in told.items() if any(row[1:]))
         each = max(1, (2 * expected - net) // max(len(told), 1))
         looked = differing[: max(1, _LOOKED_AT // each)]
         first, more = self._first(looked) if looked else ((), False)
@@ -195,6 +199,21 @@ class Sides:
             changes=first,
             more=more or len(looked) < len(differing) or len(differing) > 0 == len(first),
         )
+
+    def _sums(self) -> Iterator[DataFrame]:
+        """Sum up each side by bucket: rows that have to be there, what they are more than those found, and hashes."""
+        from pyspark.sql import functions as f
+
+        sums = [f.sum(name) for name in (_WANTED, SIDE, *_HALVES)]
+        found = self._hashed(self.found).select(
+            _BUCKET,
+            f.lit(0).cast("long").alias(_WANTED),
+            f.col(SIDE).cast("long"),
+            *((f.col(SIDE) * f.col(half)).alias(half) for half in _HALVES),
+        )
+        yield found.groupBy(_BUCKET).agg(*sums)
+        wanted = self._wanted_sums().withColumn(SIDE, f.col(_WANTED))
+        yield wanted.groupBy(_BUCKET).agg(*sums)
 
     def _wanted_sums(self) -> DataFrame:
         """Sum up what has to be there; of what it began with, only that is told row by row to which something came.
