@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import clock
 from data import make_changes, write_file, write_load
 from workloads import Bench, timed
 
@@ -50,7 +51,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=1_000, help="each of a thousandth of rows")
     parser.add_argument("--rounds", type=int, default=3, help="the median counts")
+    parser.add_argument("--cpu", action="store_true", help="count CPU seconds, as others work too")
     given = parser.parse_args()
+    if given.cpu:
+        clock.count_cpu()
     spark = local_spark()
     folder = Path(tempfile.mkdtemp(prefix="mirrorlib-upkeep-"))
     bench = Bench(spark=spark, folder=folder, rows=given.rows, rounds=given.rounds)

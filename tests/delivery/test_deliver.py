@@ -257,6 +257,7 @@ def test_a_receiver_that_was_set_back_is_not_given_what_comes_later(source: Sour
     assert "current" == source.export().state
 
 
+@pytest.mark.thorough
 def test_a_registry_that_was_set_back_does_not_pass_windows_over(source: Source) -> None:
     """A backup of the state was put back: what it plans next has the number of another window that the receiver has."""
     source.export()
@@ -276,6 +277,7 @@ def test_a_registry_that_was_set_back_does_not_pass_windows_over(source: Source)
     assert 3 == len(source.sink.windows())
 
 
+@pytest.mark.thorough
 def test_a_receiver_that_was_never_given_anything_was_not_emptied(source: Source) -> None:
     """Though the log does not tell any more that nothing has changed since the stream began; the registry does."""
     source.export(start="now")
@@ -408,6 +410,7 @@ def test_words_that_nobody_defined_are_refused(source: Source) -> None:
         mirrorlib.rewind_consumer(source.target, "lake", "newest")  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_a_consumer_that_was_dropped_by_half_begins_anew(source: Source) -> None:
     """What is left of a forgotten stream is nobody's: the next one of that name is given all rows."""
     source.export()

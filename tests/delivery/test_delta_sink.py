@@ -1212,6 +1212,7 @@ def test_what_somebody_wrote_while_a_copy_was_written_anew_is_told(
     assert "somebody else has written to the table" in copy.fail()
 
 
+@pytest.mark.thorough
 def test_keys_that_are_no_utf8_are_keys(spark: SparkSession, tmp_path: Path) -> None:
     """Spark's text is bytes."""
     source = Source(spark, tmp_path, "id string, v string")
@@ -1226,7 +1227,7 @@ def test_keys_that_are_no_utf8_are_keys(spark: SparkSession, tmp_path: Path) -> 
     assert {("FF", "c"), ("78", "b")} == {tuple(row) for row in rows}
 
 
-@pytest.mark.thorough("rows", "constraint")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "change",
     [
@@ -1250,6 +1251,7 @@ def test_a_copy_that_others_look_at_closer_is_merged_into(
     assert ["WRITE", "MERGE"] == operations(copy)
 
 
+@pytest.mark.thorough
 def test_a_second_row_of_a_key_is_refused_where_a_copy_is_written_anew(
     spark: SparkSession, tmp_path: Path
 ) -> None:

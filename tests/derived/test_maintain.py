@@ -363,7 +363,7 @@ def test_another_changelogs_table_is_left_alone(spark: SparkSession, view: str) 
         read_current_view(spark, f"{view}2")
 
 
-@pytest.mark.thorough("key")
+@pytest.mark.thorough
 @pytest.mark.parametrize("was", ["id", "gone"], ids=["key", "deletion column"])
 def test_a_column_that_is_another_one_is_not_taken_for_a_key(
     spark: SparkSession, view: str, was: str
@@ -460,6 +460,7 @@ def test_a_write_beside_a_merge_does_not_pass_unnoticed(
         maintain_current_view(changelog(spark, OTHER), view)
 
 
+@pytest.mark.thorough
 def test_a_kept_view_is_never_said_to_have_each_key_once(spark: SparkSession, view: str) -> None:
     """Its tombstones are rows, too: so what is written in its property does not count."""
     maintain_current_view(changelog(spark, INSERT, OTHER), view)

@@ -65,6 +65,7 @@ def test_a_plain_table_gets_no_deletion_vectors(fresh: Mirror, readers: Readers 
     assert (({"deletionVectors"}, None) if readers is None else (set(), "plain")) == detail(fresh)
 
 
+@pytest.mark.thorough
 def test_a_plain_table_is_rewritten_for_a_type_until_it_forgets(fresh: Mirror) -> None:
     """So `plan` says; once its owner takes the property away, a type is widened in place again."""
     publish_types(fresh, pa.int16())

@@ -175,6 +175,7 @@ def test_what_has_come_since_waits(fresh: Mirror) -> None:
     mirror.assert_holds(5)
 
 
+@pytest.mark.thorough
 def test_what_stands_in_the_way_of_later_files_stands_in_no_rebuild_s(fresh: Mirror) -> None:
     """A number that is missing behind those that were applied."""
     mirror = damaged(fresh)
@@ -265,6 +266,7 @@ def test_other_files_or_rules_than_were_applied_are_refused(fresh: Mirror) -> No
     mirror.assert_holds()
 
 
+@pytest.mark.thorough
 def test_partition_folders_begin_each_for_itself(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -300,6 +302,7 @@ def test_what_somebody_wrote_meanwhile_outlives_an_undo(fresh: Mirror) -> None:
     assert 1 == mirror.spark.read.format("delta").load(str(mirror.path)).where("id = 50").count()
 
 
+@pytest.mark.thorough
 def test_a_rebuild_that_was_killed_can_be_foreseen(fresh: Mirror) -> None:
     """As long as it has planned nothing."""
     mirror = damaged(fresh)
@@ -330,6 +333,7 @@ def test_it_can_be_undone_until_something_else_is_committed(fresh: Mirror) -> No
         undo(mirror)
 
 
+@pytest.mark.thorough
 def test_what_was_committed_since_is_not_undone(fresh: Mirror) -> None:
     """By whoever: it would be lost."""
     mirror = damaged(fresh)

@@ -153,6 +153,7 @@ def test_a_refused_snapshot_that_is_replaced_is_read_again(dumps: Dumps) -> None
     dumps.assert_holds([*ABC, {"id": 4, "v": "d"}])
 
 
+@pytest.mark.thorough
 def test_an_empty_snapshot_empties_the_table_where_that_is_allowed(dumps: Dumps) -> None:
     """A zero-row file with columns is refused with the figures; `--allow-empty` lets it through."""
     dumps.take(ABC)

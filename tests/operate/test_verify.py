@@ -72,6 +72,7 @@ def test_one_changed_row_is_found_and_named(
     assert shown.endswith("\ndbo/orders: id = 4 differs in w: w e -> secret")
 
 
+@pytest.mark.thorough
 def test_keys_that_are_far_apart_are_found(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
