@@ -216,13 +216,11 @@ class _Foreseeing(Course[PlannedTable]):
         self.planned = replace(self.planned, warnings=tuple(told))
 
     def begin(self, work: Work, entry: Entry | None) -> None:
-        pending = end_pending(work, entry)
-        self._entry, self._standing = pending.entry, pending.standing
-        if pending.standing is not None and pending.prepared is not None:
-            self.warn(*warnings_of(pending.prepared, work.source.policies))
-            before = entry.position if entry else {}
-            self._add(work, pending.standing, pending.prepared, before)
-        self._position = pending.entry.position if pending.entry else {}
+        self._entry, self._standing, prepared = end_pending(work, entry)
+        if self._standing is not None and prepared is not None:
+            self.warn(*warnings_of(prepared, work.source.policies))
+            self._add(work, self._standing, prepared, entry.position if entry else {})
+        self._position = self._entry.position if self._entry else {}
 
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         if self._standing is None:

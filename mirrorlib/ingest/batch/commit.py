@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mirrorlib.commit.claim import was_overtaken
@@ -173,12 +173,13 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
         return
     try:
         with attempt.step("stage", counted=True):
-            changes = _stage(attempt, stage, prepared, keys, replaces_columns=replaces_columns)
-            staged = changes.staged
+            staged, by, kind = _stage(
+                attempt, stage, prepared, keys, replaces_columns=replaces_columns
+            )
         named = {MARKER_NAMES[marker]: count for marker, count in prepared.counts.items()}
         facts: dict[str, Any] = {
             "outcome": "applied",
-            "kind": changes.kind,
+            "kind": kind,
             "rows": named if staged.counts is None else dict(staged.counts),
             "bytes": staged.bytes,
         }
@@ -188,7 +189,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
         with attempt.step("commit", counted=True):
             if replaces_columns:
                 overwrite_columns(work.spark, work.ref, staged.frame, mark)
-            elif changes.kind == "overwrite":
+            elif kind == "overwrite":
                 overwrite_rows(work.ref, staged.frame, mark, schema=False)
             else:
                 commit_staged(
@@ -196,7 +197,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
                     work.ref,
                     staged,
                     columns,
-                    changes.by,
+                    by,
                     mark,
                     table_bytes=attempt.table_bytes,
                     quiet=plan.policies.quiet,
@@ -206,15 +207,6 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
             work.state.delete_folder(folder)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Changes:
-    """What a batch's commit has to do: staged rows, the columns by which they are found, and its road."""
-
-    staged: Staged
-    by: Sequence[str]
-    kind: Kind
-
-
 def _stage(
     attempt: Attempt,
     stage: Stage,
@@ -222,8 +214,11 @@ def _stage(
     keys: tuple[str, ...],
     *,
     replaces_columns: bool,
-) -> _Changes:
-    """Stage what changes the table, or what replaces it; a rebuild compares the two."""
+) -> tuple[Staged, Sequence[str], Kind]:
+    """Stage what changes the table, or what replaces it; a rebuild compares the two.
+
+    Comes with the columns by which the rows are found, and the commit's road.
+    """
     work, source, replaces = attempt.work, attempt.source, not attempt.plan.before
     if source.policies.snapshots:
         staged = stage_snapshot(work, stage, source, prepared, keys, replaces=replaces)
@@ -231,13 +226,13 @@ def _stage(
         staged = stage_batch(stage, source, prepared, keys, replaces=replaces)
     by = keys or tuple(column.name for column in prepared.growth.columns)
     if not replaces:
-        return _Changes(staged=staged, by=by, kind=_kind(staged.ops))
+        return staged, by, _kind(staged.ops)
     if replaces_columns or work.life.why != REBUILD:
-        return _Changes(staged=staged, by=by, kind="overwrite")
+        return staged, by, "overwrite"
     staged, by = stage_difference(stage, work.ref, staged.frame, keys)
     for landed in prepared.landed:
         check_identity(source, landed.file)
-    return _Changes(staged=staged, by=by, kind="difference")
+    return staged, by, "difference"
 
 
 def _kind(ops: frozenset[int]) -> Kind:
@@ -262,37 +257,26 @@ def _commit_void(attempt: Attempt, fault: MirrorError) -> None:
     mark_nothing(work.spark, work.ref, attempt.mark(facts))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingPlan:
-    """A plan at its end.
-
-    Attributes:
-        entry: the newest batch, as it has ended or will; None before the first.
-        standing: what it stands on; None when it has ended, so that the table itself shows it.
-        prepared: the batch, when it will be applied.
-
-    """
-
-    entry: Entry | None
-    standing: Standing | None = None
-    prepared: Prepared | None = None
-
-
-def end_pending(work: Work, newest: Entry | None) -> PendingPlan:
+def end_pending(
+    work: Work, newest: Entry | None
+) -> tuple[Entry | None, Standing | None, Prepared | None]:
     """See what becomes of the plan of a runner that was stopped in the middle, and write nothing.
 
     Where it has made no commit, its files are opened as apply will, which carries it out before anything else.
+
+    Returns the newest batch, as it has ended or will; what it stands on, None when it has ended, so that the table
+    itself shows it; and the batch's files, when it will be applied.
 
     Raises `ForeignWriteError`: somebody else wrote to the table since; `OutcomeUnknownError`: nobody can tell any more
     what became of it.
     """
     if newest is None or newest.done is not None:
-        return PendingPlan(entry=newest)
+        return newest, None, None
     plan = newest.plan
     attempt = Attempt(work=work, plan=plan)
     version, ended = find_outcome(attempt)
     if ended is not None:
-        return PendingPlan(entry=Entry(plan=plan, done=outcome_of(attempt, ended)))
+        return Entry(plan=plan, done=outcome_of(attempt, ended)), None, None
     found = find_table(work.spark, work.ref) if plan.before else None
     standing = Standing(version=version, readers=plan.policies.readers)
     if found is not None:
@@ -311,4 +295,4 @@ def end_pending(work: Work, newest: Entry | None) -> PendingPlan:
         prepared = prepare_again(attempt)
     except FAULTS as fault:
         done = replace(done, outcome="void", cause=standing_cause(plan, cause_of_void(plan, fault)))
-    return PendingPlan(entry=Entry(plan=plan, done=done), standing=standing, prepared=prepared)
+    return Entry(plan=plan, done=done), standing, prepared
