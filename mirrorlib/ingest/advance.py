@@ -173,7 +173,7 @@ class Applying(Course[TableReport]):
         """
         standing = stand(work, self.entry, self._progress.verified)
         self._progress.verified = standing.verified
-        work = heed_readers(work, standing, work.options.readers)
+        work = heed_readers(work, standing)
         applied = self._progress.applied
         ended = all(applied.get(name, 0) >= last for name, last in self._turn.items())
         if ended and self._others_wait():

@@ -23,7 +23,7 @@ from mirrorlib.errors import MirrorError, first_few
 from mirrorlib.events import pick
 from mirrorlib.ingest.advance import Course, advance_table
 from mirrorlib.ingest.batch.commit import end_pending
-from mirrorlib.ingest.batch.evolve_table import check_readers, planned_for, refuse_others_table
+from mirrorlib.ingest.batch.evolve_table import heed_readers, refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import Standing, read_verified, stand
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.snapshot import tell_difference, tell_snapshot
@@ -225,8 +225,7 @@ class _Foreseeing(Course[PlannedTable]):
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         if self._standing is None:
             self._standing = stand(work, self.entry, read_verified(work.journal.read_status()))
-        check_readers(work, self._standing, work.options.readers)
-        work = planned_for(work, self._standing, work.options.readers)
+        work = heed_readers(work, self._standing, write=False)
         return work, self._standing, self._position
 
     def take(self, work: Work, standing: Standing, coming: Next) -> None:

@@ -182,8 +182,7 @@ def refuse_table(work: Work, found: Found) -> None:
     later life's: the table was reset since this runner began.
     """
     owner = found.properties.get(LIFE_PROPERTY)
-    mine = {life.uuid for life in work.lives}
-    if owner not in mine and owner in {life.uuid for life in work.journal.lives()}:
+    if not work.owns(found.properties) and owner in {life.uuid for life in work.journal.lives()}:
         raise life_is_over(work)
     refuse_others_table(
         work.table, work.lives, found, allow_forgetting=work.options.allow_foreign_writes
@@ -217,29 +216,19 @@ def readers_property(readers: Readers | None) -> dict[str, str]:
     return {VECTORS: "false", READERS_PROPERTY: readers} if readers else {}
 
 
-def heed_readers(work: Work, standing: Standing, asked: Readers | None) -> Work:
-    """Let the next plans keep to what the table remembers, or what is asked for, which it remembers from now on.
-
-    Raises `SchemaError`: see `check_readers`.
-    """
-    if check_readers(work, standing, asked):
-        properties = readers_property(asked or standing.readers)
-        set_properties(work.spark, work.ref.sql, properties)
-    return planned_for(work, standing, asked)
-
-
-def planned_for(work: Work, standing: Standing, asked: Readers | None) -> Work:
-    """Say in the policies of the next plans whom the table is for."""
-    policies = replace(work.source.policies, readers=asked or standing.readers)
-    return replace(work, source=replace(work.source, policies=policies))
-
-
-def check_readers(work: Work, standing: Standing, asked: Readers | None) -> bool:
-    """Say whether the mirror's table has still to be told whom it is for.
+def heed_readers(work: Work, standing: Standing, *, write: bool = True) -> Work:
+    """Let the next plans keep to what the table remembers, or what is asked for, written down unless *write* is off.
 
     Raises `SchemaError`: the table needs readers that know more.
     """
-    wanted = asked or standing.readers
+    wanted = work.options.readers or standing.readers
+    if _has_to_be_told(work, standing, wanted) and write:
+        set_properties(work.spark, work.ref.sql, readers_property(wanted))
+    policies = replace(work.source.policies, readers=wanted)
+    return replace(work, source=replace(work.source, policies=policies))
+
+
+def _has_to_be_told(work: Work, standing: Standing, wanted: Readers | None) -> bool:
     if wanted is None or (wanted == standing.readers and not standing.vectors):
         return False
     found = find_table(work.spark, work.ref)
