@@ -18,6 +18,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.mark import Mark
+from mirrorlib.commit.stage import column_statistics
 from mirrorlib.delta.log import commit_path
 from mirrorlib.delta.table import Found, TableRef, read_table
 from mirrorlib.store import Store
@@ -104,13 +105,9 @@ def read_statistics(metadata: pq.FileMetaData, names: Sequence[str]) -> dict[str
     lows: dict[str, Any] = {}
     highs: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    columns = {metadata.schema.column(at).path: at for at in range(len(metadata.schema))}
     for name in names:
-        groups = [
-            metadata.row_group(at).column(columns[name]) for at in range(metadata.num_row_groups)
-        ]
-        known = [group.statistics for group in groups if group.is_stats_set]
-        if len(known) < len(groups) or not all(one.has_null_count for one in known):
+        known = column_statistics([metadata], name)
+        if any(one is None or not one.has_null_count for one in known):
             continue
         nulls[name] = sum(one.null_count for one in known)
         filled = [one for one in known if one.has_min_max]
