@@ -146,16 +146,14 @@ class TableReport:
 class ApplyReport(StateReport):
     """What one `apply` did to every table of a zone."""
 
+    columns: ClassVar = (
+        "table", "state", "road", "files", "insert", "update", "delete", "upsert", "version", "seconds", "rows/s",
+    )  # fmt: skip
     landing_zone: str
     target: str
     tables: tuple[TableReport, ...]
     seconds: float
     warnings: tuple[str, ...] = ()
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of the table that the report prints as."""
-        markers = ("insert", "update", "delete", "upsert")
-        return ("table", "state", "road", "files", *markers, "version", "seconds", "rows/s")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
