@@ -21,7 +21,7 @@ from mirrorlib.delta.sessions import carries_marks
 from mirrorlib.delta.table import find_table
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
-from mirrorlib.ingest.batch.spark_reader import Stage, read_frame
+from mirrorlib.ingest.batch.spark_reader import read_frame, stage_nothing
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identity
@@ -102,9 +102,7 @@ def _decode(attempt: Attempt, prepared: Prepared) -> None:
     """Let Spark decode all values: what a page does not give is found before the file counts."""
     from pyspark.sql import functions as f
 
-    # For nothing to be written to: the files are read as they lie.
-    stage = Stage(spark=attempt.work.spark, state=attempt.work.state, folder="")
-    rows = read_frame(stage, attempt.source, prepared, ordered=False)
+    rows = read_frame(stage_nothing(attempt.work), attempt.source, prepared, ordered=False)
     rows.agg(*(f.count(quote(name)) for name in rows.columns)).collect()
 
 

@@ -24,7 +24,7 @@ from mirrorlib.delta.table import TableRef, read_table
 from mirrorlib.errors import ForeignWriteError, SnapshotError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is
+from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is, stage_nothing
 from mirrorlib.ingest.batch.stage import has_doubles, read_whole, stage_inserts
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
@@ -84,7 +84,7 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns, keys: Sequenc
     newest, source = prepared.newest, work.source
     if not reads_as_it_is(source, newest.landed[0], newest.growth.columns):
         return ""
-    stage = Stage(spark=work.spark, state=work.state, folder="")  # for nothing to be written to
+    stage = stage_nothing(work)
     rows = read_frame(stage, source, newest, ordered=False)
     changes = _compare(work, newest, rows, before, keys)
     counts, _, held = _count(work, stage, source, newest, changes, keys)
@@ -105,7 +105,7 @@ def stage_difference(
 
 def tell_difference(work: Work, prepared: Prepared, keys: Sequence[str]) -> str:
     """Say what `stage_difference` will change, and write nothing; "" where that is told only by what is written."""
-    stage = Stage(spark=work.spark, state=work.state, folder="")  # for nothing to be written to
+    stage = stage_nothing(work)
     whole = prepared.newest if work.source.policies.snapshots else prepared
     rows = read_whole(stage, work.source, whole, keys)
     if rows is None:

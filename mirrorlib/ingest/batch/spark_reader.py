@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.ingest.work import Work
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
 
@@ -45,6 +46,11 @@ class Stage:
     spark: SparkSession
     state: Store
     folder: str
+
+
+def stage_nothing(work: Work) -> Stage:
+    """Return a stage for nothing to be written to: files are read as they lie."""
+    return Stage(spark=work.spark, state=work.journal.state, folder="")
 
 
 def read_frame(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool) -> DataFrame:
