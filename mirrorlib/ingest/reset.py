@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.columns import find_key_column
+from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import find_table, read_table, refer
 from mirrorlib.errors import JournalError, MirrorError
@@ -77,21 +78,10 @@ def reset_table(
         msg = "keep and start_at exclude each other: a kept table goes on behind what was appended"
         raise ValueError(msg)
     places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
-    if not keep:
-        return start_over(
-            spark, places, name, lambda journal: _begin_anew(journal, name, start_at), _REPLACED
-        )
-    warnings = list[str]()
-
-    def begin(journal: Journal) -> Life:
-        life, told = _begin_kept_life(spark, places, journal, name)
-        warnings.extend(told)
-        return life
-
-    life = start_over(spark, places, name, begin, _KEPT, kind="keep")
-    for warning in warnings:
-        warn(warning)
-    return life
+    if keep:
+        begin = partial(_begin_kept_life, spark, places, name, warn)
+        return start_over(spark, places, name, begin, _KEPT, kind="keep")
+    return start_over(spark, places, name, partial(_begin_anew, name, start_at), _REPLACED)
 
 
 def start_over(
@@ -136,7 +126,7 @@ def lives_in(journal: Journal, name: TableName) -> tuple[Life, ...]:
     raise JournalError(msg, table=str(name), next_step=step)
 
 
-def _begin_anew(journal: Journal, name: TableName, start_at: int) -> Life:
+def _begin_anew(name: TableName, start_at: int, journal: Journal) -> Life:
     last = journal.lives()[-1]
     try:
         newest = journal.newest(last)
@@ -171,9 +161,13 @@ def _check_first(zone: str, name: TableName, start_at: int) -> None:
 
 
 def _begin_kept_life(
-    spark: SparkSession, places: Target, journal: Journal, name: TableName
-) -> tuple[Life, tuple[str, ...]]:
-    """Begin the life, or return the one that has begun and applied nothing yet; and what is to be known of the keys."""
+    spark: SparkSession,
+    places: Target,
+    name: TableName,
+    warn: Callable[[str], object],
+    journal: Journal,
+) -> Life:
+    """Begin the life, or return the one that has begun and applied nothing yet; tell what is to be known of the keys."""
     lives, table = journal.lives(), str(name)
     last, newest = lives[-1], journal.newest(lives[-1])
     if journal.is_gone(last):
@@ -188,11 +182,13 @@ def _begin_kept_life(
         msg = "there is nothing to go on by: the table's folder has no _metadata.json"
         step = "Call again when its publisher has written it."
         raise JournalError(msg, table=table, next_step=step)
-    warnings = _find_mirror(spark, places, lives, name, opened.metadata.stated_keys)
-    if again:
-        return last, warnings
-    _check_files(zone, folder, opened, opened.metadata, History(journal, url))
-    return journal.begin_life("reset", url, last.ordinal + 1, keeps=True), warnings
+    warning = _find_mirror(spark, places, lives, name, opened.metadata.stated_keys)
+    if not again:
+        _check_files(zone, folder, opened, opened.metadata, History(journal, url))
+        last = journal.begin_life("reset", url, last.ordinal + 1, keeps=True)
+    if warning:
+        warn(warning)
+    return last
 
 
 def _appended(entry: Entry | None, table: str) -> Entry:
@@ -214,8 +210,8 @@ def _find_mirror(
     lives: tuple[Life, ...],
     name: TableName,
     keys: tuple[str, ...],
-) -> tuple[str, ...]:
-    """See that the table can carry the keys, and say what they are to its rows."""
+) -> str:
+    """See that the table can carry the keys; say what is to be known of its rows, "" for nothing."""
     ref = refer(places, name)
     found = find_table(spark, ref)
     if found is None:
@@ -224,16 +220,15 @@ def _find_mirror(
         raise JournalError(msg, table=str(name), next_step=step)
     refuse_others_table(str(name), lives, found, allow_forgetting=True)
     check_key_columns(str(name), found.columns, keys)
-    columns = [find_key_column(found.columns, key) for key in keys]
-    names = [quote(column.name) for column in columns if column is not None]
+    names = list(map(quote, spelled_keys(found.columns, keys)))
     if not names:
-        return ()
+        return ""
     counted = read_table(spark, ref).groupBy(*names).count().where("count > 1").count()
     if not counted:
-        return ()
+        return ""
     shown = "1 key occurs" if counted == 1 else f"{counted} keys occur"
     effect = "an update changes each of them, a delete removes each."
-    return (f"{shown} in several of the rows that were appended: {effect}",)
+    return f"{shown} in several of the rows that were appended: {effect}"
 
 
 def _check_files(
