@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delta import properties as known
@@ -83,7 +82,7 @@ def create_mirror(
     columns: Columns,
     keys: Sequence[str],
     life: str,
-    more: Mapping[str, str] = MappingProxyType({}),
+    more: Mapping[str, str],
 ) -> None:
     """Make an empty mirror: feed on, deletion vectors on, statistics on the keys; nothing when it is there.
 
@@ -151,11 +150,6 @@ def _skipping_columns(columns: Columns, keys: Sequence[str]) -> str:
     """Name the key columns that Delta can keep minimum and maximum of."""
     narrow = tuple(column for column in columns if column.sql_type not in _NO_RANGE)
     return ",".join(map(quote, spelled_keys(narrow, keys)))
-
-
-def set_life(spark: SparkSession, ref: TableRef, life: str) -> None:
-    """Write on the table which life it belongs to."""
-    known.set_properties(spark, ref.sql, {known.LIFE_PROPERTY: life})
 
 
 def free_columns(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.columns import Columns, find_key_column
+from mirrorlib.delta.columns import Columns, spelled_keys
 from mirrorlib.delta.properties import set_properties
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
@@ -95,19 +95,21 @@ def identifying_columns(properties: Mapping[str, str], columns: Iterable[str]) -
     return grouping_columns(properties, columns) if one_row else ()
 
 
-def mirror_keys(plan: Plan, columns: Columns, *, fresh: bool, foreign: bool) -> Keys:
+def mirror_keys(
+    plan: Plan, columns: Columns, was: Keys | None, *, foreign: bool, fresh: bool = False
+) -> Keys:
     """Say what a mirror's keys are once a batch is applied.
 
     Marker 0 under the policy "append" inserts a key again, unless files are snapshots, and so does whoever else
-    writes: such a table has a partition key alone. A claim that was given up in a life does not come back in it.
-    *fresh* is a table that has no rows that the batch leaves, or whose rows were claimed to be unique.
+    writes: such a table has a partition key alone. A claim that was given up in a life does not come back in it: rows
+    are unique if that is what the table *was* said to be by the same columns, or it is *fresh*, without any.
     """
-    found = [find_key_column(columns, key) for key in plan.policies.keys]
-    names = tuple(column.name for column in found if column is not None)
-    if not names or len(names) < len(found):
+    names = spelled_keys(columns, plan.policies.keys)
+    if not names or len(names) < len(plan.policies.keys):
         return Keys()
+    kept = fresh or (was is not None and was.unique and set(was.partition) == set(names))
     one_row = plan.policies.insert_policy == "upsert" or plan.policies.snapshots
-    if not fresh or foreign or not one_row:
+    if not kept or foreign or not one_row:
         return Keys(partition=names)
     return Keys(partition=names, primary=names, unique=True)
 
@@ -119,7 +121,4 @@ def next_keys(plan: Plan, columns: Columns, *, foreign: bool) -> tuple[str | Non
     """
     before = (plan.previous or {}).get(CLAIMED)
     was = stored_keys({KEYS_PROPERTY: before}) if before else None
-    keys = mirror_keys(plan, columns, fresh=was is not None and was.unique, foreign=foreign)
-    if was is not None and set(was.partition) != set(keys.partition):
-        keys = Keys(partition=keys.partition)
-    return before, keys
+    return before, mirror_keys(plan, columns, was, foreign=foreign)

@@ -167,7 +167,7 @@ def _begin_kept_life(
     warn: Callable[[str], object],
     journal: Journal,
 ) -> Life:
-    """Begin the life, or return the one that has begun and applied nothing yet; tell what is to be known of the keys."""
+    """Begin the life, or return the one that has begun and applied nothing yet; *warn* of what its keys are to rows."""
     lives, table = journal.lives(), str(name)
     last, newest = lives[-1], journal.newest(lives[-1])
     if journal.is_gone(last):

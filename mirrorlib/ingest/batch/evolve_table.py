@@ -23,7 +23,6 @@ from mirrorlib.delta.ddl import (
     free_columns,
     replace_columns,
     rewritten_rows,
-    set_life,
     widen_columns,
 )
 from mirrorlib.delta.key_property import (
@@ -41,7 +40,6 @@ from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.events import emit
 from mirrorlib.ingest.batch.foreign_writes import Standing, life_is_over
 from mirrorlib.ingest.work import Attempt, Work
-from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
     from mirrorlib.ingest.batch.open_batch import Prepared
@@ -147,7 +145,7 @@ def _owned_table(attempt: Attempt, columns: Columns) -> Found:
     foreign, policies = work.options.allow_foreign_writes, plan.policies
     found = find_table(work.spark, work.ref)
     if found is None:
-        keys = keys_property(mirror_keys(plan, columns, fresh=True, foreign=foreign))
+        keys = keys_property(mirror_keys(plan, columns, None, foreign=foreign, fresh=True))
         more = {**keys, **readers_property(policies.readers)}
         with attempt.step("create"):
             create_mirror(work.spark, work.ref, columns, policies.keys, work.life.uuid, more)
@@ -158,10 +156,7 @@ def _owned_table(attempt: Attempt, columns: Columns) -> Found:
         with attempt.step("fence"):
             fence_lives(work, found)
     was = stored_keys(found.properties)
-    fresh = not found.bytes or (was is not None and was.unique)
-    now = mirror_keys(plan, columns, fresh=fresh, foreign=foreign)
-    if was is not None and was.partition != now.partition and found.bytes:
-        now = Keys(partition=now.partition)
+    now = mirror_keys(plan, columns, was, foreign=foreign, fresh=not found.bytes)
     keep_keys(work.spark, work.ref.sql, found.properties, now)
     return found
 
@@ -172,7 +167,7 @@ def fence_lives(work: Work, found: Found) -> None:
         facts = {"life": life.uuid, "outcome": "fence"}
         mark_nothing(work.spark, work.ref, work.mark(life, FENCE, facts))
     if found.properties.get(LIFE_PROPERTY) != work.life.uuid:
-        set_life(work.spark, work.ref, work.life.uuid)
+        set_properties(work.spark, work.ref.sql, {LIFE_PROPERTY: work.life.uuid})
 
 
 def refuse_table(work: Work, found: Found) -> None:
