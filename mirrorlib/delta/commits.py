@@ -33,7 +33,6 @@ from mirrorlib.delta.log import (
     list_log,
     read_actions,
     read_checksum,
-    read_version,
 )
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.store import Store
@@ -248,9 +247,9 @@ class Commits:
         return self.store.stat(path) is not None
 
     def _data(self, version: int) -> bytes:
-        data = read_version(self.store, version)
+        path = commit_path(version)
+        data = self.store.read(path)
         if data is None:
-            path = commit_path(version)
             msg = f"version {version} has gone from the log while it was read"
             raise FeedError(msg, table=self.shown, file=path, next_step="Try again.")
         return data

@@ -13,7 +13,7 @@ import binascii
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -91,7 +91,7 @@ class FileLog:
         """Return the commits in (after, until] that are still there, oldest first."""
         found = []
         for version in range(after + 1, until + 1):
-            data = read_version(self._table, version)
+            data = self._table.read(commit_path(version))
             if data is not None:
                 said = (action.get("commitInfo") for action in read_actions(data, "commitInfo"))
                 found.append(tell_commit(version, next(filter(None, said), {})))
@@ -123,13 +123,6 @@ class HistoryLog:
 TableLog: TypeAlias = FileLog | HistoryLog
 
 
-def find_commit(commits: Iterable[Commit], life: str, batch: int) -> Commit | None:
-    """Find the commit that a batch made, applied or void."""
-    wanted = (life, batch)
-    named = (c for c in commits if c.ours and (c.ours.get("life"), c.ours.get("batch")) == wanted)
-    return next(named, None)
-
-
 def commit_path(version: int) -> str:
     """Return where a version's file is, relative to the table."""
     return f"{LOG}/{version:0{_DIGITS}d}.json"
@@ -146,11 +139,6 @@ def list_log(table: Store) -> LogFiles:
             elif rest.startswith("checkpoint."):
                 found.checkpoints.setdefault(int(number), []).append(file.path)
     return found
-
-
-def read_version(table: Store, version: int) -> bytes | None:
-    """Read a version's file; None where it is gone, or has not come yet."""
-    return table.read(commit_path(version))
 
 
 def read_actions(data: bytes, *kinds: str) -> Iterator[dict[str, Any]]:

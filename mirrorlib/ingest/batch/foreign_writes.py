@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.columns import Columns, to_columns
-from mirrorlib.delta.log import Commit, find_commit
+from mirrorlib.delta.log import Commit
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError, TableBusyError
 from mirrorlib.ingest.work import Attempt, Work
@@ -160,7 +160,8 @@ def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, C
         msg = "the Delta table is gone, or was replaced by another, since the batch was planned"
         raise _gone(work, msg, None)
     commits = work.log.commits(start, newest)
-    mine = find_commit(commits, plan.life, plan.batch)
+    named = {"life": plan.life, "batch": plan.batch}
+    mine = next((one for one in commits if named.items() <= (one.ours or {}).items()), None)
     if mine is None and len(commits) < newest - start:
         msg = (
             f"the outcome of batch {plan.batch} is unknown: "
