@@ -48,9 +48,7 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
         for file in _finished(opened, entry):
             zone.move(file.path, f"{place}/{today.isoformat()}/{file.name}")
             moved += 1
-        _remove_old(
-            zone, place, today, RETENTION if options.retention is None else options.retention
-        )
+        _remove_old(zone, place, today, options.retention or RETENTION)
     except MirrorError as exc:
         _LOG.warning("%s: its folder could not be cleaned up: %s", folder.name, exc)
     if moved:
