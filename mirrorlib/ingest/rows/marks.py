@@ -74,26 +74,21 @@ def read_marks(
     return pc.fill_null(markers, default)
 
 
-def count_marks(markers: pa.ChunkedArray) -> dict[int, int]:
-    """Count rows by marker."""
-    counted = {pair["values"]: pair["counts"] for pair in pc.value_counts(markers).to_pylist()}
-    return {marker: counted.get(marker, 0) for marker in MARKER_NAMES}
-
-
-def check_columns(
+def count_marks(
     source: Source,
     file: StoredFile,
     schema: FileSchema,
-    counts: dict[int, int],
     markers: pa.ChunkedArray,
     *,
     first: int = 0,
-) -> None:
-    """See that a file has the columns that its changes ask for; its first row is row *first*.
+) -> dict[int, int]:
+    """Count rows by marker, and see that a file, whose first row is row *first*, has the columns that these ask for.
 
     Raises `MarkerError`: a change needs keys and the table has none; `SchemaError`: a key column is missing, or the one
     that decides which updates count.
     """
+    counted = {pair["values"]: pair["counts"] for pair in pc.value_counts(markers).to_pylist()}
+    counts = {marker: counted.get(marker, 0) for marker in MARKER_NAMES}
     keys = source.policies.keys
 
     def refuse(wrong: pa.ChunkedArray, msg: str, step: str) -> MarkerError:
@@ -121,6 +116,7 @@ def check_columns(
         msg = "the table's ConditionalUpdateColumn is missing in a file with updates"
         step = "Publish the column, or apply without --conditional-updates."
         raise SchemaError(msg, table=source.table, file=file.name, column=wanted, next_step=step)
+    return counts
 
 
 def with_line(source: Source, file: StoredFile, schema: FileSchema, exc: _Error) -> _Error:

@@ -22,7 +22,6 @@ from mirrorlib.ingest.rows.decode import damaged, iter_pieces, open_schema
 from mirrorlib.ingest.rows.marks import (
     MARKER_NAMES,
     Span,
-    check_columns,
     count_marks,
     count_missing,
     count_nulls,
@@ -109,8 +108,7 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         if rows is not None and any(first_moved(rows.column(name)) is not None for name in moved):
             rows = None  # some value is not what Arrow reads, but what Spark does
         markers = read_marks(source, file, schema, rows, handle)
-        counts = count_marks(markers)
-        check_columns(source, file, schema, counts, markers)
+        counts = count_marks(source, file, schema, markers)
         keys, untyped = typed_keys(source, schema)
         pieces = [rows] if rows is not None else iter_batches(handle, keys)
         nulls, spans = 0, []
@@ -158,8 +156,7 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
         part = replace(schema, rows=len(rows))
         try:
             markers = read_marks(source, file, part, rows, None, first=seen)
-            found = count_marks(markers)
-            check_columns(source, file, part, found, markers, first=seen)
+            found = count_marks(source, file, part, markers, first=seen)
         except MarkerError as exc:
             raise with_line(source, file, schema, exc) from exc
         counts.update(found)
