@@ -175,9 +175,12 @@ def in_its_order(rows: DataFrame, schema: StructType) -> DataFrame:
 def widens(old: DataType, new: DataType) -> Column | None:
     """Return a column of the new type where the Delta at hand widens the old one to it in place, else None."""
     before, after = _mirrored(old), holds(old, new)
-    if before is None or after is None or not widens_in_place(before.type, after.type):
-        return None
-    return after if after.type in _SMALL or spark_generation() >= FULL_WIDENING else None
+    return after if before and after and in_place(before.type, after.type) else None
+
+
+def in_place(old: pa.DataType, new: pa.DataType) -> bool:
+    """Say whether the Delta at hand changes a column to a wider type without rewriting the table."""
+    return widens_in_place(old, new) and (new in _SMALL or spark_generation() >= FULL_WIDENING)
 
 
 def holds(old: DataType, new: DataType) -> Column | None:

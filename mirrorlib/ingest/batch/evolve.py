@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import Column, Columns, find_column, needs_mapping, sql_type
-from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
+from mirrorlib.delta.columns import Column, Columns, find_column, in_place, needs_mapping, sql_type
 from mirrorlib.errors import SchemaError
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import with_line
@@ -23,10 +22,9 @@ from mirrorlib.ingest.rows.read import Landed, column_values
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.journal.entries import Policies, Readers
 from mirrorlib.landing.columns import FileColumn
-from mirrorlib.landing.types import widen_type, widens_in_place
+from mirrorlib.landing.types import widen_type
 from mirrorlib.landing.values import first_misfit
 
-_SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
 _NONE_HOLDS_BOTH = "a value of the file does not fit the table's type, and no type holds both"
 _START_OVER = (
     "Publish a corrected file under the same name, or start the table over with `mirrorlib reset`."
@@ -167,7 +165,7 @@ def _widened(
     if wider is None or wider == mine.type:
         raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
     old = find_column(before, mine.name)
-    rewrites = old is not None and not _in_place(old.type, wider, policies.readers)
+    rewrites = old is not None and not _widens_in_place(old.type, wider, policies.readers)
     if rewrites and not rewritable:
         msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
         step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
@@ -197,20 +195,14 @@ def growth_of(before: Columns, after: Columns, readers: Readers | None = None) -
     old = {column: find_column(before, column.name) for column in after}
     added = tuple(column for column, was in old.items() if was is None)
     other = {column: was.type for column, was in old.items() if was and was.type != column.type}
-    wide = tuple(c for c, was in other.items() if _in_place(was, c.type, readers))
+    wide = tuple(c for c, was in other.items() if _widens_in_place(was, c.type, readers))
     rewritten = tuple(c for c in other if c not in wide)
     return Growth(columns=after, added=added, widened=wide, rewritten=rewritten)
 
 
-def _in_place(old: pa.DataType, new: pa.DataType, readers: Readers | None) -> bool:
-    """Say whether the Delta at hand widens a column without rewriting the table; on Spark 3.5 small integers only.
-
-    Not for plain readers, as delta-rs and what is built on it cannot read a table after that.
-    """
-    if readers == "plain":
-        return False
-    small = old in _SMALL_INTEGERS and new in _SMALL_INTEGERS
-    return small or (spark_generation() >= FULL_WIDENING and widens_in_place(old, new))
+def _widens_in_place(old: pa.DataType, new: pa.DataType, readers: Readers | None) -> bool:
+    # Not for plain readers, as delta-rs and what is built on it cannot read a table after that.
+    return readers != "plain" and in_place(old, new)
 
 
 def _refusing(policies: Policies, option: str) -> tuple[str, str]:
