@@ -246,7 +246,7 @@ def _draft_plan(
         zone=work.source.zone.url,
         files=files,
         before=dict(entry.position) if entry else {},
-        after=position_after(coming.position, coming.files[: len(files)], by_time=policies.by_time),
+        after=position_after(coming.position, coming.files, by_time=policies.by_time),
         policies=policies,
         table_version=standing.version,
         previous=previous,

@@ -137,7 +137,8 @@ def open_next(
             if untyped or replaces or not prepared.landed:
                 continue
         if not untyped:
-            return replace(coming, prepared=prepared, seconds=clock)
+            taken = files[: len(prepared.landed)]
+            return replace(coming, files=taken, prepared=prepared, seconds=clock)
         if coming.state == "failed":
             return coming
         name = files[0][1].name

@@ -23,7 +23,7 @@ from mirrorlib.errors import MirrorError, first_few
 from mirrorlib.events import pick
 from mirrorlib.ingest.advance import Course, advance_table
 from mirrorlib.ingest.batch.commit import end_pending
-from mirrorlib.ingest.batch.evolve_table import heed_readers, refuse_others_table
+from mirrorlib.ingest.batch.evolve_table import heed_readers, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import Standing, read_verified, stand
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.snapshot import tell_difference, tell_snapshot
@@ -231,9 +231,8 @@ class _Foreseeing(Course[PlannedTable]):
     def take(self, work: Work, standing: Standing, coming: Next) -> None:
         if coming.prepared is not None:
             self._add(work, standing, coming.prepared, self._position)
-            taken = coming.files[: len(coming.prepared.landed)]
             by_time = work.source.policies.by_time
-            self._position = position_after(coming.position, taken, by_time=by_time)
+            self._position = position_after(coming.position, coming.files, by_time=by_time)
 
     def end(self, coming: Next) -> PlannedTable:
         behind = coming.state == "current" and self.planned.batches
@@ -246,21 +245,19 @@ class _Foreseeing(Course[PlannedTable]):
         """Add a batch; see that the first finds a place that is free, or ours, and say of snapshots what it changes."""
         planned, before, columns = self.planned, standing.columns, prepared.growth.columns
         differences, found = planned.differences, None
+        keys = spelled_keys(columns, work.source.policies.keys)
         if not planned.batches and not before:
             found = find_table(work.spark, work.ref)
             if found is None:
                 check_vacant(work.ref, work.table)
             else:
-                foreign = work.options.allow_foreign_writes
-                refuse_others_table(work.table, work.lives, found, allow_forgetting=foreign)
+                refuse_table(work, found)
         elif not planned.batches and position and work.source.policies.snapshots:
-            keys = spelled_keys(columns, work.source.policies.keys)
             differences = tell_snapshot(work, prepared, before, keys)
         verb = "creates the table" if len(work.lives) == 1 else REPLACES
         created = (f"{verb} with {len(columns)} columns",)
         if work.life.why == REBUILD and found and to_pairs(found.columns) == to_pairs(columns):
             created = ("computes the table anew, and changes what differs",)
-            keys = spelled_keys(columns, work.source.policies.keys)
             differences = tell_difference(work, prepared, keys) if self._compares else ""
         names = [landed.file.name for landed in prepared.landed]
         changes = prepared.growth.changes(before) if before else created

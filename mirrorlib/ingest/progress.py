@@ -43,12 +43,11 @@ class Progress:
             datetime.fromisoformat(word["emptied"])
             self.emptied = str(word["emptied"])
 
-    def add(self, plan: Plan, done: Done) -> Entry:
+    def add(self, plan: Plan, done: Done) -> None:
         """Take over a batch that has ended; a void one applied nothing."""
         self.entry = Entry(plan=plan, done=done)
         if done.outcome == "applied":
             self.batches.append(BatchReport.of(plan, done))
-        return self.entry
 
     def warn(self, *warnings: str) -> None:
         """Note warnings, each once."""
