@@ -24,7 +24,7 @@ from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.spark_reader import read_frame, stage_nothing
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
-from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identity
+from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identities
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.entries import Plan, new_attempt
 from mirrorlib.landing.columns import INSERT
@@ -64,8 +64,7 @@ def adopt_batch(attempt: Attempt, prepared: Prepared, keys: Sequence[str]) -> bo
                 if not copy_file(work.source.zone, landed.file.path, table, copy):
                     return False
             _decode(attempt, prepared)
-            for landed in prepared.landed:
-                check_identity(work.source, landed.file)
+            check_identities(work.source, prepared.landed)
             files = [_added(table, landed, copy, keys) for landed, copy in pairs]
         with attempt.step("commit", counted=True):
             counts = True  # as far as anybody knows, until the store has answered

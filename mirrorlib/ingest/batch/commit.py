@@ -41,7 +41,7 @@ from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.report import Kind
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
-from mirrorlib.ingest.rows.read import check_identity
+from mirrorlib.ingest.rows.read import check_identities
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import REBUILD, Done, Entry, Plan, new_attempt
 
@@ -230,8 +230,7 @@ def _stage(
     if replaces_columns or work.life.why != REBUILD:
         return staged, by, "overwrite"
     staged, by = stage_difference(stage, work.ref, staged.frame, keys)
-    for landed in prepared.landed:
-        check_identity(source, landed.file)
+    check_identities(source, prepared.landed)
     return staged, by, "difference"
 
 

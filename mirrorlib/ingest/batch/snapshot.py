@@ -28,7 +28,7 @@ from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_i
 from mirrorlib.ingest.batch.stage import has_doubles, read_whole, stage_inserts
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
-from mirrorlib.ingest.rows.read import check_identity
+from mirrorlib.ingest.rows.read import check_identities
 from mirrorlib.ingest.work import Work
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ def stage_snapshot(
         changes = _compare(work, newest, rows, newest.growth.columns, keys)
         path = f"{stage.folder}/differences"
         staged = stage_frame(work.spark, stage.state, path, changes, keys, (DROP, CHANGE, ADD))
-    for landed in prepared.landed:
-        check_identity(source, landed.file)
+    check_identities(source, prepared.landed)
     if replaces:
         return stage_inserts(rows, newest.rows, counts={"inserts": newest.rows})
     counts, null_keys, _ = _count(work, stage, source, newest, staged.frame, keys)

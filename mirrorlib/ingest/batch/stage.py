@@ -25,7 +25,7 @@ from mirrorlib.ingest.batch.open_batch import Prepared, rows_of
 from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.partial import check_lists
-from mirrorlib.ingest.rows.read import check_identity
+from mirrorlib.ingest.rows.read import check_identities
 from mirrorlib.landing.columns import DELETE, INSERT, UPSERT
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def stage_batch(
     by = _conditional(source, prepared)
     if prepared.small and (plain or not (policies.partial or by)):
         return _stage_small(stage, source, prepared, keys, replaces=replaces)
-    _check_files(source, prepared)
+    check_identities(source, prepared.landed)
     if plain or (replaces and _comes_once(stage, source, prepared, keys)):
         return stage_inserts(read_frame(stage, source, prepared, ordered=False), prepared.rows)
     return _stage_large(stage, source, prepared, keys, by, replaces=replaces)
@@ -102,11 +102,6 @@ def has_doubles(rows: DataFrame, keys: Sequence[str]) -> bool:
     return (groups.agg(f.max("_mirror_copies")).collect()[0][0] or 0) > 1
 
 
-def _check_files(source: Source, prepared: Prepared) -> None:
-    for landed in prepared.landed:
-        check_identity(source, landed.file)
-
-
 def _read_folded(
     stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], conditional: str | None
 ) -> DataFrame:
@@ -142,7 +137,7 @@ def _stage_large(
     elif prepared.counts[DELETE] == prepared.rows:
         ops = {DROP}
     staged = stage_frame(stage.spark, stage.state, f"{stage.folder}/folded", folded, keys, ops)
-    _check_files(source, prepared)
+    check_identities(source, prepared.landed)
     return replace(
         staged,
         null_keys=any(landed.null_keys for landed in prepared.landed),

@@ -9,7 +9,7 @@ before anything is planned; whole columns pass through memory only for batches t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, cast
 
@@ -176,6 +176,12 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
         missing=missing,
         fingerprint=hashing.finish(),
     )
+
+
+def check_identities(source: Source, landed: Iterable[Landed]) -> None:
+    """See that files are still those that were listed; raises as `check_identity` does."""
+    for one in landed:
+        check_identity(source, one.file)
 
 
 def check_identity(source: Source, file: StoredFile) -> None:
