@@ -161,8 +161,7 @@ class Applying(Course[TableReport]):
 
     def keep_zone(self, work: Work) -> None:
         """Write a move of plain files down, and what later runs need not prove again."""
-        if self.view.history.moves():
-            self.view.history.keep_move()
+        self.view.history.keep_move()
         self._progress.proven = proof_of(work, self.entry)
 
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:

@@ -81,7 +81,7 @@ class History:
         """
         self._journal = journal
         self._zone = zone
-        self._moved_from = settled(open_store(moved_from).url) if moved_from else None
+        self.moved_from = settled(open_store(moved_from).url) if moved_from else None
         self._planned = planned
         self._until = until
         self._life: Life | None = None
@@ -112,13 +112,13 @@ class History:
 
     def moves(self) -> bool:
         """Say whether files of a plain folder are taken for those that are here only because a caller says so."""
-        moved = any(settled(root) == self._moved_from for root, _ in self._files if root)
-        return moved and self._moved_from not in self._known_roots()
+        moved = any(settled(root) == self.moved_from for root, _ in self._files if root)
+        return moved and self.moved_from not in self._known_roots()
 
     def keep_move(self) -> None:
-        """Write down, once its caller has proven it, that what `moves` tells is so."""
-        if self._life is not None and self._moved_from is not None:
-            self._journal.write_move(self._life, self._moved_from, self._zone)
+        """Write down, once its caller has proven it, what `moves` tells, if it does."""
+        if self._life is not None and self.moved_from is not None and self.moves():
+            self._journal.write_move(self._life, self.moved_from, self._zone)
             self._roots = None
 
     def roots(self) -> Collection[str]:
@@ -254,7 +254,7 @@ class History:
 
     def _is_here(self, root: str) -> bool:
         """Say whether a plain folder's root is this one, or has become it."""
-        return settled(root) in self._known_roots() or settled(root) == self._moved_from
+        return settled(root) in self._known_roots() or settled(root) == self.moved_from
 
     def _known_roots(self) -> Collection[str]:
         """Return this root, and those whose files have moved here as far as the journal knows."""

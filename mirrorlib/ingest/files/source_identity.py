@@ -20,7 +20,7 @@ from mirrorlib.journal.entries import Entry, Plan, PlannedFile
 from mirrorlib.landing.footer import same_kind
 from mirrorlib.landing.metadata.declared import DETECTION_NAMES, TableMetadata
 from mirrorlib.names import WHOLE_FOLDER
-from mirrorlib.store import StoredFile, open_store
+from mirrorlib.store import StoredFile
 from mirrorlib.store.target import settled
 
 _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
@@ -36,7 +36,7 @@ def check_same_zone(
     run before: nothing is read again. Returns warnings.
 
     """
-    zone, history, moved_from = work.source.zone.url, view.history, work.options.moved_from
+    zone, history = work.source.zone.url, view.history
     if entry is None or not entry.position or (entry.plan.zone == zone and not history.moves()):
         return ()
     plain = work.source.policies.plain is not None
@@ -45,16 +45,12 @@ def check_same_zone(
     if plain and work.options.allow_overwrites:
         msg = "the landing zone was moved, and nobody can tell a file that was moved from one that was overwritten"
         step = f"Apply without --allow-overwrites, or start the table over: mirrorlib reset TARGET {work.table}"
-        found = f"{zone} instead of {moved_from}"
+        found = f"{zone} instead of {work.options.moved_from}"
         raise JournalError(msg, table=work.table, found=found, next_step=step)
     known = replace(view, options=replace(work.options, allow_overwrites=False)).open(full=True)
     files = passed_over(known.listing, entry.position)
     newest, unproven = _prove_passed(work, entry, files, history.roots() if plain else ())
-    moved = moved_from is not None and (
-        moved_from == entry.plan.zone
-        or settled(open_store(moved_from).url) == settled(entry.plan.zone)
-    )
-    if not (plain or moved or newest):
+    if not (plain or newest or history.moved_from == settled(entry.plan.zone)):
         msg = "the table was filled from another landing zone"
         step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
         found = f"{zone} instead of {entry.plan.zone}"
