@@ -19,7 +19,7 @@ from pyspark.sql import datasource as ds
 
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError, first_few
-from mirrorlib.ingest.batch.evolve import grow_columns
+from mirrorlib.ingest.batch.evolve import Newcomer
 from mirrorlib.ingest.files.plan import Files, position_after
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder, policies_of
@@ -224,5 +224,5 @@ def _grow(source: Source, files: Files, columns: Columns) -> Columns:
     said = {"counts": {}, "null_keys": 0, "rows": None, "markers": None, "fingerprint": ""}
     for _, file in files:
         landed = Landed(file=file, schema=open_schema(source, file), **said)  # type: ignore[arg-type]  # not read yet
-        columns = grow_columns(source, columns, columns, landed, rewritable=True)
+        columns = Newcomer(source=source, landed=landed, before=columns).grow(columns)
     return columns

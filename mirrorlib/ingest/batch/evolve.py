@@ -73,121 +73,120 @@ class Growth:
         return tuple(words)
 
 
-def grow_columns(
-    source: Source,
-    before: Columns,
-    columns: Columns,
-    landed: Landed,
-    *,
-    earlier: Sequence[Landed] = (),
-    rewritable: bool,
-    divisible: bool = False,
-) -> Columns:
-    """Return *columns*, as *earlier* files of the batch want them, as they have to be to take one more file.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newcomer:
+    """One more file of a batch, and what may be done to the table for it.
 
-    *before* is what the table really has. Only one that is *rewritable*, small enough, gets a type that Delta does
-    not widen to. A batch that is *divisible* may end before the file.
-
-    Raises `SchemaError`: the file does not fit and the evolution policy, or Delta, does not allow it to;
-    `BatchEndsError`: whether it fits depends on rows that the files before it may delete.
+    *before* are the columns that the table really has, *earlier* the files before it. Only a table that is
+    *rewritable*, small enough, gets a type that Delta does not widen to. A batch that is *divisible* may end before
+    the file.
     """
-    known = columns  # not *before*: a policy must not depend on which files share a batch
-    policies = source.policies
-    rescued = policies.plain == "rescue"
-    for file_column in landed.schema.columns:
-        mine = find_column(columns, file_column.name)
-        if pa.types.is_null(file_column.type):
-            continue
-        if mine is None:
-            columns = (*columns, *_added(source, landed, file_column, known))
-            continue
-        row = _find_misfit(source, landed, file_column, mine)
-        if row is None:
-            continue
-        keeps_type = widen_type(mine.type, file_column.type) in {None, mine.type}
-        if policies.plain == "rescue" or (
-            policies.plain == "add" and (keeps_type or policies.evolution != "widen")
-        ):
-            rescued = True  # what does not fit a column of a plain folder's table is kept beside it
-            continue
-        wide, kept_beside = _widened(
-            source,
-            before,
-            mine,
-            landed,
-            file_column,
-            row,
-            earlier=earlier,
-            rewritable=rewritable,
-            divisible=divisible,
+
+    source: Source
+    landed: Landed
+    before: Columns
+    earlier: Sequence[Landed] = ()
+    rewritable: bool = True
+    divisible: bool = False
+
+    def grow(self, columns: Columns) -> Columns:
+        """Return *columns*, as the earlier files want them, as they have to be to take this one.
+
+        Raises `SchemaError`: the file does not fit and the evolution policy, or Delta, does not allow it to;
+        `BatchEndsError`: whether it fits depends on rows that the files before it may delete.
+        """
+        known = columns  # not *before*: a policy must not depend on which files share a batch
+        policies = self.source.policies
+        rescued = policies.plain == "rescue"
+        for file_column in self.landed.schema.columns:
+            mine = find_column(columns, file_column.name)
+            if pa.types.is_null(file_column.type):
+                continue
+            if mine is None:
+                columns = (*columns, *self._added(file_column, known))
+                continue
+            row = _find_misfit(self.source, self.landed, file_column, mine)
+            if row is None:
+                continue
+            keeps_type = widen_type(mine.type, file_column.type) in {None, mine.type}
+            if policies.plain == "rescue" or (
+                policies.plain == "add" and (keeps_type or policies.evolution != "widen")
+            ):
+                rescued = (
+                    True  # what does not fit a column of a plain folder's table is kept beside it
+                )
+                continue
+            wide, kept_beside = self._widened(mine, file_column, row)
+            rescued = rescued or kept_beside
+            columns = tuple(wide if column is mine else column for column in columns)
+        if rescued and columns and find_column(columns, RESCUED_COLUMN.name) is None:
+            return (*columns, RESCUED_COLUMN)
+        return columns
+
+    def _added(self, column: FileColumn, known: Columns) -> Columns:
+        """Return a new column, none where the policy of a plain folder takes none into a table that has some."""
+        policies = self.source.policies
+        if known and policies.plain in {"rescue", "none"}:
+            return ()
+        if known and policies.evolution == "strict":
+            policy, option = _refusing(policies, "--evolution add or widen")
+            msg = f"the file has a column that the table lacks, and {policy}"
+            step = f"Allow it with {option}, or publish the file without it."
+            raise self._error(column, msg, sql_type(column.type), step)
+        if _may_be_lossy(column):
+            for values in column_values(self.source, self.landed, column):
+                del values  # reading them is the check
+        return (Column(column.name, column.type),)
+
+    def _widened(self, mine: Column, column: FileColumn, row: int) -> tuple[Column, bool]:
+        """Return a column with the type that holds the table's values and the file's; *row* is the first misfit.
+
+        A double does not hold every bigint, so the values of the file, and of the batch's earlier ones, are looked at
+        again; return also whether some, of a plain folder's file, have to be kept beside their column.
+        """
+        policies, wider = self.source.policies, widen_type(mine.type, column.type)
+        types = f"{column.stored} in the file, {mine.sql_type} in the table"
+        if wider is None or wider == mine.type:
+            raise self._error(column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
+        old = find_column(self.before, mine.name)
+        rewrites = old is not None and not _widens_in_place(old.type, wider, policies.readers)
+        if rewrites and not self.rewritable:
+            msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
+            step = f"Start the table over, `mirrorlib reset TARGET {self.source.table}`, or raise --rewrite-limit."
+            raise self._error(column, msg, types, step, row)
+        if policies.evolution != "widen":
+            policy, option = _refusing(policies, "--evolution widen")
+            msg = f"the column would have to become {sql_type(wider)}, and {policy}"
+            raise self._error(column, msg, types, f"Allow it with {option}.", row)
+        if rewrites and self.divisible and self.earlier:
+            raise BatchEndsError
+        wide = replace(mine, type=wider)
+        unheld = _find_misfit(self.source, self.landed, column, wide)
+        if unheld is not None and policies.plain != "add":
+            raise self._error(column, _NONE_HOLDS_BOTH, types, _START_OVER, unheld)
+        for one in self.earlier if (mine.type, wider) == (pa.int64(), pa.float64()) else ():
+            its = one.schema.column(mine.name)
+            if its is not None and _find_misfit(self.source, one, its, wide) is not None:
+                if self.divisible:
+                    raise BatchEndsError
+                msg = f"a value of {one.file.name} does not fit the type that would hold both"
+                raise self._error(column, msg, types, "Publish a corrected file.")
+        return wide, unheld is not None
+
+    def _error(
+        self, column: FileColumn, msg: str, found: str, step: str, row: int | None = None
+    ) -> SchemaError:
+        table, file = self.source.table, self.landed.file
+        error = SchemaError(
+            msg,
+            table=table,
+            file=file.name,
+            column=column.name,
+            row=row,
+            found=found,
+            next_step=step,
         )
-        rescued = rescued or kept_beside
-        columns = tuple(wide if column is mine else column for column in columns)
-    if rescued and columns and find_column(columns, RESCUED_COLUMN.name) is None:
-        return (*columns, RESCUED_COLUMN)
-    return columns
-
-
-def _added(source: Source, landed: Landed, column: FileColumn, known: Columns) -> Columns:
-    """Return a new column, none where the policy of a plain folder takes none into a table that has some."""
-    policies = source.policies
-    if known and policies.plain in {"rescue", "none"}:
-        return ()
-    if known and policies.evolution == "strict":
-        policy, option = _refusing(policies, "--evolution add or widen")
-        msg = f"the file has a column that the table lacks, and {policy}"
-        step = f"Allow it with {option}, or publish the file without it."
-        raise _error(source, landed, column, msg, sql_type(column.type), step)
-    for values in column_values(source, landed, column) if _may_be_lossy(column) else ():
-        del values  # reading them is the check
-    return (Column(column.name, column.type),)
-
-
-def _widened(
-    source: Source,
-    before: Columns,
-    mine: Column,
-    landed: Landed,
-    column: FileColumn,
-    row: int,
-    *,
-    earlier: Sequence[Landed],
-    rewritable: bool,
-    divisible: bool,
-) -> tuple[Column, bool]:
-    """Return a column with the type that holds the table's values and the file's, of which *row* is the first misfit.
-
-    A double does not hold every bigint, so the values of the file, and of the batch's earlier ones, are looked at
-    again; return also whether some, of a plain folder's file, have to be kept beside their column.
-    """
-    policies, wider = source.policies, widen_type(mine.type, column.type)
-    types = f"{column.stored} in the file, {mine.sql_type} in the table"
-    if wider is None or wider == mine.type:
-        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
-    old = find_column(before, mine.name)
-    rewrites = old is not None and not _widens_in_place(old.type, wider, policies.readers)
-    if rewrites and not rewritable:
-        msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
-        step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
-        raise _error(source, landed, column, msg, types, step, row)
-    if policies.evolution != "widen":
-        policy, option = _refusing(policies, "--evolution widen")
-        msg = f"the column would have to become {sql_type(wider)}, and {policy}"
-        raise _error(source, landed, column, msg, types, f"Allow it with {option}.", row)
-    if rewrites and divisible and earlier:
-        raise BatchEndsError
-    wide = replace(mine, type=wider)
-    unheld = _find_misfit(source, landed, column, wide)
-    if unheld is not None and policies.plain != "add":
-        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, unheld)
-    for one in earlier if (mine.type, wider) == (pa.int64(), pa.float64()) else ():
-        its = one.schema.column(mine.name)
-        if its is not None and _find_misfit(source, one, its, wide) is not None:
-            if divisible:
-                raise BatchEndsError
-            msg = f"a value of {one.file.name} does not fit the type that would hold both"
-            raise _error(source, landed, column, msg, types, "Publish a corrected file.")
-    return wide, unheld is not None
+        return with_line(self.source, file, self.landed.schema, error)
 
 
 def growth_of(before: Columns, after: Columns, readers: Readers | None = None) -> Growth:
@@ -230,24 +229,3 @@ def _may_be_lossy(column: FileColumn) -> bool:
     kind = column.stored
     fine = (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns"
     return bool(fine and not column.native)  # INT96, which is native, is read to the microsecond
-
-
-def _error(
-    source: Source,
-    landed: Landed,
-    column: FileColumn,
-    msg: str,
-    found: str,
-    step: str,
-    row: int | None = None,
-) -> SchemaError:
-    error = SchemaError(
-        msg,
-        table=source.table,
-        file=landed.file.name,
-        column=column.name,
-        row=row,
-        found=found,
-        next_step=step,
-    )
-    return with_line(source, landed.file, landed.schema, error)

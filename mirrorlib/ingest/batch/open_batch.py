@@ -23,7 +23,7 @@ from mirrorlib.errors import (
     SnapshotError,
     StoreError,
 )
-from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, grow_columns, growth_of
+from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, Newcomer, growth_of
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_all
 from mirrorlib.ingest.rows.marks import MARKER_NAMES, join_spans
@@ -85,7 +85,7 @@ def prepare_files(
     One that the store does not give ends a batch before it, as nothing says that the file is at fault. *before* are
     the table's columns, none when its content is to be replaced. *suspects* have damaged earlier plans, and are
     decoded whole before they may enter another. A batch that is *divisible* may end before a sound file, one that
-    has to begin a batch. For *rewritable*, see `grow_columns`.
+    has to begin a batch. For *rewritable*, see `Newcomer`.
 
     Raises `StoreError`: the first file cannot be read, or one that has to go along with it.
     """
@@ -99,15 +99,15 @@ def prepare_files(
             if not small and file.name in suspects:
                 decode_all(source, file)
             opened = read_landed(source, file, decode=small, room=SMALL_DECODED - decoded)
-            columns = grow_columns(
-                source,
-                before,
-                columns,
-                opened,
+            newcomer = Newcomer(
+                source=source,
+                landed=opened,
+                before=before,
                 earlier=landed,
                 rewritable=rewritable,
                 divisible=divisible,
             )
+            columns = newcomer.grow(columns)
         except BatchEndsError:
             break
         except FAULTS as exc:
