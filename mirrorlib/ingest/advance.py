@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -43,7 +43,6 @@ class Course(ABC, Generic[Reported]):
 
     view: FolderView  # how its folder is read
     opened: OpenedFolder  # the folder, as it was read last
-    proven: str | None = None  # what `check_same_zone` has told a run before
 
     @property
     @abstractmethod
@@ -75,16 +74,19 @@ class Course(ABC, Generic[Reported]):
         """End where nothing can be applied now."""
 
 
-def advance_table(work: Work, course: Course[Reported]) -> Reported:
-    """Go from batch to batch, as far as the folder goes; what fails leaves what came before, which the course knows."""
+def advance_table(work: Work, course: Course[Reported], proven: str | None = None) -> Reported:
+    """Go from batch to batch, as far as the folder goes; what fails leaves what came before, which the course knows.
+
+    *proven* is what `proof_of` has told a run before.
+    """
     lives = work.lives if work.life.uuid else ()
     newest = newest_entry(work.journal, lives, course.opened.metadata)
     # Else a pending plan's files would not be found, or another zone's would void it.
-    course.warn(*check_same_zone(work, course.view, newest, course.proven))
+    course.warn(*check_same_zone(work, course.view, newest, proven))
     course.begin(work, newest)
     refuse_changed_source(work.table, course.entry)
     if newest is not None and newest.done is None:  # its own files count as applied only now
-        course.warn(*check_same_zone(work, course.view, course.entry, course.proven))
+        course.warn(*check_same_zone(work, course.view, course.entry, proven))
     course.keep_zone(work)
     bars = {} if work.options.retry else bars_of(course.entry)
     judged: OpenedFolder | None = None
@@ -121,39 +123,31 @@ def _judge(work: Work, course: Course[Reported]) -> str:
     return judge_changes(work, course.opened, course.entry, changed)
 
 
+@dataclass
 class Applying(Course[TableReport]):
     """Carry batches out, and keep count of them."""
 
-    def __init__(
-        self,
-        view: FolderView,
-        opened: OpenedFolder,
-        progress: Progress,
-        others_wait: Callable[[], bool],
-    ) -> None:
-        """Take how the folder is read, what is known about the table, and whether other tables wait for their turn."""
-        self.view = view
-        self.opened = opened
-        self.proven = progress.proven
-        self._progress = progress
-        self._others_wait = others_wait
-        self._turn: dict[str, int] = {}  # the last file of each partition folder when it began
+    view: FolderView
+    opened: OpenedFolder
+    progress: Progress
+    others_wait: Callable[[], bool]  # whether other tables wait for their turn
+    _turn: Mapping[str, int] = field(default_factory=dict)  # each folder's last file when it began
 
     @property
     def entry(self) -> Entry | None:
         """Return the newest batch."""
-        return self._progress.entry
+        return self.progress.entry
 
     def warn(self, *warnings: str) -> None:
         """Tell them in the report."""
-        self._progress.warn(*warnings)
+        self.progress.warn(*warnings)
 
     def begin(self, work: Work, entry: Entry | None) -> None:
         """Carry a pending plan out; list again what was listed before the journal was read, and may be applied now."""
-        self._progress.entry = entry
+        self.progress.entry = entry
         pending = entry is not None and entry.done is None
         if entry is not None and pending:
-            self._progress.add(entry.plan, carry_out(work, entry.plan, None, {}))
+            self.progress.add(entry.plan, carry_out(work, entry.plan, None, {}))
         if pending or work.source.policies.by_time:
             self.opened = self.view.open(full=pending)
         shown = self.opened.listing.partitions
@@ -162,7 +156,7 @@ class Applying(Course[TableReport]):
     def keep_zone(self, work: Work) -> None:
         """Write a move of plain files down, and what later runs need not prove again."""
         self.view.history.keep_move()
-        self._progress.proven = proof_of(work, self.entry)
+        self.progress.proven = proof_of(work, self.entry)
 
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         """See that nobody else has written, and let the table remember whom it is for.
@@ -170,12 +164,12 @@ class Applying(Course[TableReport]):
         What has come since the run began is left to the next run where other tables wait for their turn, in this run or
         that one: else a table whose files come as fast as they are applied would let none of them have it.
         """
-        standing = stand(work, self.entry, self._progress.verified)
-        self._progress.verified = standing.verified
+        standing = stand(work, self.entry, self.progress.verified)
+        self.progress.verified = standing.verified
         work = heed_readers(work, standing)
-        applied = self._progress.applied
+        applied = self.progress.applied
         ended = all(applied.get(name, 0) >= last for name, last in self._turn.items())
-        if ended and self._others_wait():
+        if ended and self.others_wait():
             work = replace(work, stop=lambda: True)
         return work, standing, applied
 
@@ -187,14 +181,14 @@ class Applying(Course[TableReport]):
             plan = work.journal.write_plan(work.life, drafted)
         # Of a plan that another runner has written first, the files are opened again.
         prepared = coming.prepared if plan.attempt == drafted.attempt else None
-        self._progress.add(plan, carry_out(work, plan, prepared, clock, standing.bytes))
+        self.progress.add(plan, carry_out(work, plan, prepared, clock, standing.bytes))
         if work.source.policies.by_time:
             self.view.history.compact()
         self.opened = self.view.open()
 
     def end(self, coming: Next) -> TableReport:
         """Remember since when a young file, and an empty folder, are as they are."""
-        progress, opened, young = self._progress, self.opened, coming.young
+        progress, opened, young = self.progress, self.opened, coming.young
         watched = opened.watched
         if young is None:
             watched = None

@@ -180,7 +180,8 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress
             if opened.waits_for:
                 return progress.end("waiting", opened.waits_for)
             work = open_work(job, spark, folder, opened, lives)
-        report = advance_table(work, Applying(view, opened, progress, job.others_wait))
+        course = Applying(view, opened, progress, job.others_wait)
+        report = advance_table(work, course, progress.proven)
         if view.incremental is not None:
             progress.listed = view.incremental.result(progress.entry)
         clean_folder(work, view, progress.entry)

@@ -27,7 +27,7 @@ _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
 
 
 def check_same_zone(
-    work: Work, view: FolderView, entry: Entry | None, proven: str | None = None
+    work: Work, view: FolderView, entry: Entry | None, proven: str | None
 ) -> tuple[str, ...]:
     """Take another zone than recorded only if every file that would be passed over is what was applied.
 
