@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -196,31 +196,27 @@ def _foresee(job: Job, folder: TableFolder, course: _Foreseeing) -> PlannedTable
         return advance_table(open_work(job, spark, folder, opened, lives), course)
 
 
+@dataclass
 class _Foreseeing(Course[PlannedTable]):
     """Go through the batches that apply would make, each on the columns that the one before would leave."""
 
-    def __init__(self, view: FolderView, planned: PlannedTable, *, compares: bool) -> None:
-        self.view = view
-        self.planned = planned
-        self._compares = compares
-        self._entry: Entry | None = None
-        self._standing: Standing | None = None  # as the batches that were foreseen leave it
-        self._position: Mapping[str, int] = {}
-
-    @property
-    def entry(self) -> Entry | None:
-        return self._entry
+    view: FolderView
+    planned: PlannedTable
+    compares: bool
+    entry: Entry | None = None
+    _standing: Standing | None = None  # as the batches that were foreseen leave it
+    _position: Mapping[str, int] = field(default_factory=dict)
 
     def warn(self, *warnings: str) -> None:
         told = dict.fromkeys((*self.planned.warnings, *warnings))
         self.planned = replace(self.planned, warnings=tuple(told))
 
     def begin(self, work: Work, entry: Entry | None) -> None:
-        self._entry, self._standing, prepared = end_pending(work, entry)
+        self.entry, self._standing, prepared = end_pending(work, entry)
         if self._standing is not None and prepared is not None:
             self.warn(*warnings_of(prepared, work.source.policies))
             self._add(work, self._standing, prepared, entry.position if entry else {})
-        self._position = self._entry.position if self._entry else {}
+        self._position = self.entry.position if self.entry else {}
 
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         if self._standing is None:
@@ -258,7 +254,7 @@ class _Foreseeing(Course[PlannedTable]):
         created = (f"{verb} with {len(columns)} columns",)
         if work.life.why == REBUILD and found and to_pairs(found.columns) == to_pairs(columns):
             created = ("computes the table anew, and changes what differs",)
-            differences = tell_difference(work, prepared, keys) if self._compares else ""
+            differences = tell_difference(work, prepared, keys) if self.compares else ""
         names = [landed.file.name for landed in prepared.landed]
         changes = prepared.growth.changes(before) if before else created
         if prepared.growth.rewritten:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
@@ -62,36 +63,36 @@ def _files_in(table: pa.Table, root: str = "") -> dict[tuple[str, str], tuple[st
     return dict(zip(zip(roots, texts, strict=True), known, strict=True))
 
 
+@dataclass
 class History:
-    """The applied files of a table's present life; reads each plan once."""
+    """The applied files of a table's present life, the newest one, or the one numbered *until*; reads each plan once.
 
-    def __init__(
-        self,
-        journal: Journal,
-        zone: str,
-        *,
-        moved_from: str | None = None,
-        planned: bool = False,
-        until: int | None = None,
-    ) -> None:
-        """Take the journal, and the zone's URL; *planned* counts the files of a plan without an outcome too.
+    *planned* counts the files of a plan without an outcome too. What identified a file's content elsewhere than in the
+    *zone* says nothing of what is here now. A plain folder's files that were read at *moved_from* are taken for those
+    here.
+    """
 
-        The life is the newest one, or the one numbered *until*. What identified a file's content elsewhere says
-        nothing of what is here now. A plain folder's files that were read at *moved_from* are taken for those here.
-        """
-        self._journal = journal
-        self._zone = zone
-        self.moved_from = settled(open_store(moved_from).url) if moved_from else None
-        self._planned = planned
-        self._until = until
-        self._life: Life | None = None
-        self._roots: Collection[str] | None = None
+    journal: Journal
+    zone: str
+    moved_from: str | None = None
+    planned: bool = False
+    until: int | None = None
+
+    def __post_init__(self) -> None:
+        self.moved_from = settled(open_store(self.moved_from).url) if self.moved_from else None
         self._forget(None)
+
+    def _forget(self, life: Life | None) -> None:
+        self._life: Life | None = life
+        self._roots: Collection[str] | None = None
+        self._batch = self._count = 0
+        self._files: dict[tuple[str, str], tuple[str, datetime]] = {}
+        self._passed: Mapping[str, tuple[str, datetime]] | None = None
 
     def newest(self) -> tuple[Life | None, Entry | None]:
         """Return the present life and its newest batch."""
         life = self._present()
-        return life, self._journal.newest(life) if life else None
+        return life, self.journal.newest(life) if life else None
 
     def applied(self) -> AppliedFiles:
         """Read on to the newest batch."""
@@ -101,8 +102,8 @@ class History:
         while life is not None and newest is not None and self._batch < newest.plan.batch:
             following = self._batch + 1
             here = following == newest.plan.batch
-            entry = newest if here else self._journal.entry(life, following)
-            if entry.done is None and not self._planned:
+            entry = newest if here else self.journal.entry(life, following)
+            if entry.done is None and not self.planned:
                 break
             self._add(entry)
         files = self._here()
@@ -118,7 +119,7 @@ class History:
     def keep_move(self) -> None:
         """Write down, once its caller has proven it, what `moves` tells, if it does."""
         if self._life is not None and self.moved_from is not None and self.moves():
-            self._journal.write_move(self._life, self.moved_from, self._zone)
+            self.journal.write_move(self._life, self.moved_from, self.zone)
             self._roots = None
 
     def roots(self) -> Collection[str]:
@@ -155,7 +156,7 @@ class History:
 
     def watched(self) -> Watched | None:
         """Return the file that the last run has left because it may have been an upload under way."""
-        said = self._journal.read_status().get("watched")
+        said = self.journal.read_status().get("watched")
         try:
             watched = Watched(**said) if said else None
             if watched is not None:
@@ -168,23 +169,17 @@ class History:
         """Write a checkpoint when it is time for one; whoever writes it writes the same."""
         if self._life is None or not self._batch or self._batch % _EVERY:
             return
-        data = _as_parquet(self._files, count=str(self._count), zone=self._zone)
-        self._journal.write_checkpoint(self._life, self._batch, data)
+        data = _as_parquet(self._files, count=str(self._count), zone=self.zone)
+        self.journal.write_checkpoint(self._life, self._batch, data)
 
     def _present(self) -> Life | None:
-        lives = self._journal.lives()[: self._until]
+        lives = self.journal.lives()[: self.until]
         return lives[-1] if lives else None
-
-    def _forget(self, life: Life | None) -> None:
-        self._life, self._roots = life, None
-        self._batch = self._count = 0
-        self._files: dict[tuple[str, str], tuple[str, datetime]] = {}
-        self._passed: Mapping[str, tuple[str, datetime]] | None = None
 
     def _begin(self, life: Life) -> None:
         """Start with the newest checkpoint of a life, or with what it has taken over."""
         self._forget(life)
-        found = self._journal.newest_checkpoint(life)
+        found = self.journal.newest_checkpoint(life)
         if found is None:
             self._take_over(life)
             return
@@ -195,7 +190,7 @@ class History:
             zone = table.schema.metadata.get(b"zone", b"").decode()
             root = ""
             if not zone or "root" not in table.column_names:  # as earlier versions wrote it
-                plan = self._journal.entry(life, batch).plan
+                plan = self.journal.entry(life, batch).plan
                 zone, root = zone or plan.zone, _root(plan)
             self._files = _files_in(table, root)
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
@@ -203,7 +198,7 @@ class History:
             self._take_over(life)
             return
         self._batch = batch
-        if zone != self._zone:
+        if zone != self.zone:
             self._files = {
                 (root, name): (etag if root else _UNKNOWN, at)
                 for (root, name), (etag, at) in self._files.items()
@@ -216,10 +211,10 @@ class History:
         """
         if not life.keeps:
             return
-        before = History(self._journal, life.zone, until=life.ordinal - 1)
+        before = History(self.journal, life.zone, until=life.ordinal - 1)
         count, left = before.applied().count, before._passed_files()
         files = {**left, **before._here()}
-        here = life.zone == self._zone
+        here = life.zone == self.zone
         self._files = {
             ("", name): (etag if here else _UNKNOWN, at) for name, (etag, at) in files.items()
         }
@@ -231,7 +226,7 @@ class History:
         if entry.done is not None and entry.done.outcome != "applied":
             return
         root = _root(plan)
-        known = root or plan.zone == self._zone
+        known = root or plan.zone == self.zone
         for file in plan.files:
             written = file.modified or plan.listed_at
             try:
@@ -245,7 +240,7 @@ class History:
     def _here(self) -> dict[str, tuple[str, datetime]]:
         """Return etag and time of the files that are known by the names that are here."""
         roots = {root for root, _ in self._files}
-        mine = roots & {"", self._zone}
+        mine = roots & {"", self.zone}
         moved = {root for root in roots - mine if self._is_here(root)}
         found = {
             name: (_UNKNOWN, at) for (root, name), (_, at) in self._files.items() if root in moved
@@ -259,8 +254,8 @@ class History:
     def _known_roots(self) -> Collection[str]:
         """Return this root, and those whose files have moved here as far as the journal knows."""
         if self._roots is None:
-            roots = {settled(self._zone)}
-            moves = self._journal.moves(self._life) if self._life else ()
+            roots = {settled(self.zone)}
+            moves = self.journal.moves(self._life) if self._life else ()
             for _ in moves:  # as far as a chain of them reaches
                 roots |= {settled(old) for old, new in moves if settled(new) in roots}
             self._roots = roots
@@ -275,7 +270,7 @@ class History:
         if not self._is_here(life.zone):
             return {}
         if self._passed is None:
-            data = self._journal.read_passed(life)
+            data = self.journal.read_passed(life)
             try:
                 files = _files_in(pq.read_table(io.BytesIO(data or b"")))
             except (pa.ArrowException, OSError, KeyError) as exc:
@@ -283,7 +278,7 @@ class History:
                 step = "Restore the file from a backup, or reset the table, which then takes every file."
                 file = f"{life.ordinal:06d}.passed.parquet"
                 raise JournalError(msg, file=file, next_step=step) from exc
-            here = life.zone == self._zone
+            here = life.zone == self.zone
             self._passed = {
                 name: (etag if here else _UNKNOWN, at) for (_, name), (etag, at) in files.items()
             }
