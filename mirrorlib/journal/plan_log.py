@@ -125,10 +125,6 @@ class PlanLog(ABC, Generic[S, P, D, E]):
         done = self._values.read(self._outcomes, f"{place}.done.json") if ended else None
         return self._entry(plan=plan, done=done)
 
-    def read_done(self, of: S, number: int) -> D:
-        """Return one outcome."""
-        return self._values.read(self._outcomes, self._path(of, number, "done"))
-
     def write_plan(self, of: S, plan: P) -> P:
         """Write a plan unless its number has one; return the plan that counts."""
         return self._values.write_new(self._path(of, self._number(plan), "plan"), plan)

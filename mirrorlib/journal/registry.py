@@ -87,7 +87,7 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         """Return the last window before *number* whose rows the receiver was given; 0 for none, None for unknown."""
         if number == 1:
             return 0
-        done = self.read_done(stream, number - 1)
+        done = self._values.read(WindowDone, self._path(stream, number - 1, "done"))
         if done.given is None and done.outcome == "delivered" and done.rows != 0:
             return number - 1
         return done.given

@@ -46,13 +46,7 @@ ROWS_PER_FILE = 1 << 40  # what `ORDER` grows by: more rows than a Parquet file 
 
 
 def read_marks(
-    source: Source,
-    file: StoredFile,
-    schema: FileSchema,
-    rows: pa.Table | None,
-    handle: object,
-    *,
-    first: int = 0,
+    source: Source, file: StoredFile, schema: FileSchema, rows: pa.Table | None, handle: object
 ) -> pa.ChunkedArray:
     """Return every row's marker as int8; a file without the column gives the table's default to all."""
     default = UPSERT if source.policies.upsert_default else INSERT
@@ -63,26 +57,21 @@ def read_marks(
     values = rows.column(schema.marker)
     if values.null_count and not source.policies.upsert_default:
         row = pc.index(pc.is_null(values), value=True).as_py()
-        raise _error(source, file, schema, "the row marker is NULL", "NULL", first + row)
+        raise _error(source, file, schema, "the row marker is NULL", "NULL", row)
     if values.null_count == len(values):
         return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), len(values))])
     markers, unknown, _ = judge_markers(values)
     row = pc.index(unknown, value=True).as_py()
     if row >= 0:
         msg = "the row marker is not 0, 1, 2 or 4"
-        raise _error(source, file, schema, msg, show_marker(values, row), first + row)
+        raise _error(source, file, schema, msg, show_marker(values, row), row)
     return pc.fill_null(markers, default)
 
 
 def count_marks(
-    source: Source,
-    file: StoredFile,
-    schema: FileSchema,
-    markers: pa.ChunkedArray,
-    *,
-    first: int = 0,
+    source: Source, file: StoredFile, schema: FileSchema, markers: pa.ChunkedArray
 ) -> dict[int, int]:
-    """Count rows by marker, and see that a file, whose first row is row *first*, has the columns that these ask for.
+    """Count rows by marker, and see that a file has the columns that these ask for.
 
     Raises `MarkerError`: a change needs keys and the table has none; `SchemaError`: a key column is missing, or the one
     that decides which updates count.
@@ -93,7 +82,7 @@ def count_marks(
 
     def refuse(wrong: pa.ChunkedArray, msg: str, step: str) -> MarkerError:
         row = pc.index(wrong, value=True).as_py()
-        return _error(source, file, schema, msg, str(markers[row].as_py()), first + row, step)
+        return _error(source, file, schema, msg, str(markers[row].as_py()), row, step)
 
     if source.policies.snapshots and counts[UPDATE] + counts[DELETE]:
         changes = pc.is_in(markers, value_set=pa.array([UPDATE, DELETE], pa.int8()))

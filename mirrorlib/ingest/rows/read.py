@@ -155,10 +155,11 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
     for rows in iter_pieces(source, file, schema, opened=cast("BinaryIO", hashing)):
         part = replace(schema, rows=len(rows))
         try:
-            markers = read_marks(source, file, part, rows, None, first=seen)
-            found = count_marks(source, file, part, markers, first=seen)
+            markers = read_marks(source, file, part, rows, None)
+            found = count_marks(source, file, part, markers)
         except MarkerError as exc:
-            raise with_line(source, file, schema, exc) from exc
+            of_file = exc.but(row=seen + (exc.row or 0))
+            raise with_line(source, file, schema, of_file) from exc
         counts.update(found)
         missing.update(count_missing(rows, markers, required))
         nulls += count_nulls(rows, keys)
