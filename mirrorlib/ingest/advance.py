@@ -177,7 +177,8 @@ class Applying(Course[TableReport]):
         """Plan it and carry it out."""
         drafted = _draft_plan(work, self.entry, standing, self.opened, coming)
         clock = dict(coming.seconds)
-        with work.step("plan", clock, drafted, len(drafted.files), drafted.rows):
+        counts = {"files": len(drafted.files), "rows": drafted.rows}
+        with work.step("plan", clock, batch=drafted.batch, **counts):
             plan = work.journal.write_plan(work.life, drafted)
         # Of a plan that another runner has written first, the files are opened again.
         prepared = coming.prepared if plan.attempt == drafted.attempt else None

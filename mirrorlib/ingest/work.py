@@ -80,20 +80,9 @@ class Work:
         return properties.get(LIFE_PROPERTY) in {life.uuid for life in self.lives}
 
     @contextlib.contextmanager
-    def step(
-        self,
-        name: str,
-        clock: dict[str, float],
-        plan: Plan | None = None,
-        files: int = 0,
-        rows: int = 0,
-        waits: int = 0,
-    ) -> Iterator[None]:
-        """Tell the observer about a step and add its seconds to *clock*."""
-        batch = plan.batch if plan else None
-        event = Event(
-            table=self.table, step=name, when="before", batch=batch, files=files, rows=rows, waits=waits
-        )  # fmt: skip
+    def step(self, name: str, clock: dict[str, float], **facts: int) -> Iterator[None]:
+        """Tell the observer about a step, with such *facts* as an `Event` has, and add its seconds to *clock*."""
+        event = Event(table=self.table, step=name, when="before", **facts)
         self.observe(event)
         began = time.perf_counter()
         yield
@@ -117,8 +106,8 @@ class Attempt:
 
     def step(self, name: str, *, counted: bool = False) -> AbstractContextManager[None]:
         """Tell the observer about a step, and how much the plan holds where that is *counted*."""
-        files, rows = (len(self.plan.files), self.plan.rows) if counted else (0, 0)
-        return self.work.step(name, self.clock, self.plan, files, rows)
+        counts = {"files": len(self.plan.files), "rows": self.plan.rows} if counted else {}
+        return self.work.step(name, self.clock, batch=self.plan.batch, **counts)
 
     def mark(self, more: dict[str, Any]) -> Mark:
         """Return what makes the batch's one commit unrepeatable, and says what it belongs to."""
