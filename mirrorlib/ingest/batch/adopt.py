@@ -9,7 +9,6 @@ behind (see `commit/adopt.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,6 +20,7 @@ from mirrorlib.delta.sessions import carries_marks
 from mirrorlib.delta.table import find_table
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
+from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.spark_reader import read_frame, stage_nothing
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
@@ -30,9 +30,6 @@ from mirrorlib.journal.entries import Plan, new_attempt
 from mirrorlib.landing.columns import INSERT
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.store import Store, copy_file, open_store
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.batch.open_batch import Prepared
 
 _WORTH_IT = 8 << 20  # bytes a file: many small ones are better written together
 

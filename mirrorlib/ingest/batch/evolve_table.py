@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import FENCE, mark_nothing
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
@@ -39,11 +38,9 @@ from mirrorlib.delta.table import Found, check_made, find_table
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.events import emit
 from mirrorlib.ingest.batch.foreign_writes import Standing, life_is_over
+from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.work import Attempt, Work
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.journal.entries import Life, Readers
+from mirrorlib.journal.entries import Life, Readers
 
 _NOT_PLAIN = ("deletionVectors", "typeWidening", "typeWidening-preview")
 

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError, TableBusyError
 from mirrorlib.ingest.work import Attempt, Work
-
-if TYPE_CHECKING:
-    from mirrorlib.journal.entries import Done, Entry, Plan, Readers
+from mirrorlib.journal.entries import Done, Entry, Plan, Readers
 
 _NAMED = 3  # how many foreign commits an error names
 
