@@ -44,14 +44,14 @@ def stage_batch(
 
     Raises `FileChangedError`: a change file is no longer the one that was prepared.
     """
-    policies, plain = source.policies, _is_plain(source, prepared, keys)
-    by = _conditional(source, prepared)
-    if prepared.small and (plain or not (policies.partial or by)):
+    plain = _is_plain(source, prepared, keys)
+    by_rows = source.policies.partial or _conditional(source, prepared)
+    if prepared.small and (plain or not by_rows):
         return _stage_small(stage, source, prepared, keys, replaces=replaces)
     check_identities(source, prepared.landed)
     if plain or (replaces and _comes_once(stage, source, prepared, keys)):
         return stage_inserts(read_frame(stage, source, prepared, ordered=False), prepared.rows)
-    return _stage_large(stage, source, prepared, keys, by, replaces=replaces)
+    return _stage_large(stage, source, prepared, keys, replaces=replaces)
 
 
 def read_whole(
@@ -63,8 +63,7 @@ def read_whole(
         return None
     if source.policies.snapshots or _is_plain(source, prepared, keys):
         return read_frame(stage, source, prepared, ordered=False)
-    by = _conditional(source, prepared)
-    return _only_new(_read_folded(stage, source, prepared, keys, by))
+    return _only_new(_read_folded(stage, source, prepared, keys))
 
 
 def _is_plain(source: Source, prepared: Prepared, keys: Sequence[str]) -> bool:
@@ -103,12 +102,12 @@ def has_doubles(rows: DataFrame, keys: Sequence[str]) -> bool:
 
 
 def _read_folded(
-    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], conditional: str | None
+    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str]
 ) -> DataFrame:
     """Read a batch and fold it on the executors; what changes the table's rows has its `OP`."""
     rows = read_frame(stage, source, prepared, ordered=True)
     if source.policies.partial is None:
-        return fold_frame(rows, keys, conditional)
+        return fold_frame(rows, keys, _conditional(source, prepared))
     columns, names = prepared.growth.columns, [landed.file.name for landed in prepared.landed]
     check_lists(source, names, columns, rows)
     return fold_partially(rows, keys, columns)
@@ -122,15 +121,9 @@ def _only_new(folded: DataFrame) -> DataFrame:
 
 
 def _stage_large(
-    stage: Stage,
-    source: Source,
-    prepared: Prepared,
-    keys: Sequence[str],
-    conditional: str | None,
-    *,
-    replaces: bool,
+    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], *, replaces: bool
 ) -> Staged:
-    folded = _read_folded(stage, source, prepared, keys, conditional)
+    folded = _read_folded(stage, source, prepared, keys)
     ops = {DROP, PUT, CHANGE, ADD}
     if replaces:
         ops, folded = {ADD}, _only_new(folded)
@@ -141,7 +134,7 @@ def _stage_large(
     return replace(
         staged,
         null_keys=any(landed.null_keys for landed in prepared.landed),
-        conditional=conditional,
+        conditional=_conditional(source, prepared),
         partial=source.policies.partial is not None,
         key_range=None,  # of many keys it is wide: its filter would cost and leave nothing out
     )
