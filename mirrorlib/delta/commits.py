@@ -10,7 +10,7 @@ Source: Delta PROTOCOL.md, "Delta Log Entries", "Change Metadata", "Checkpoints"
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, cast
@@ -103,16 +103,11 @@ class Commits:
     @cached_property
     def _times(self) -> list[datetime]:
         """Return when each version from `first` on was committed; as Delta has it, each later than the one before."""
-        times: list[datetime] = []
         newest = self.metadata_at(self.newest).properties
         tells = newest.get("delta.enableInCommitTimestamps") == "true"
-        for version in range(self.first, self.newest + 1):
-            stated = self._glance(version).stated_at if tells else None
-            at = stated or _whole_milliseconds(self.written_at(version))
-            if times and at <= times[-1]:
-                at = times[-1] + _MILLISECOND
-            times.append(at)
-        return times
+        versions = range(self.first, self.newest + 1)
+        stated = ((one, self._glance(one).stated_at if tells else None) for one in versions)
+        return list(_rising(at or _whole_milliseconds(self.written_at(one)) for one, at in stated))
 
     def committed_at(self, version: int) -> datetime:
         """Return when a version was committed, as its feed tells it."""
@@ -124,13 +119,9 @@ class Commits:
         By the times of their files, each later than the one before. Source: `CDCReader`, and
         `DeltaHistoryManager`, which looks a hundred versions back for times that are out of order.
         """
-        times: dict[int, datetime] = {}
-        latest = _BEGINNING
-        for version in range(max(first - _OUT_OF_ORDER, self.first), last + 1):
-            at = _whole_milliseconds(self.written_at(version))
-            latest = at if at > latest else latest + _MILLISECOND
-            times[version] = latest
-        return times
+        versions = range(max(first - _OUT_OF_ORDER, self.first), last + 1)
+        times = _rising(_whole_milliseconds(self.written_at(version)) for version in versions)
+        return dict(zip(versions, times, strict=True))
 
     def written_at(self, version: int) -> datetime:
         """Return when a version's file was written."""
@@ -253,6 +244,14 @@ class Commits:
             msg = f"version {version} has gone from the log while it was read"
             raise FeedError(msg, table=self.shown, file=path, next_step="Try again.")
         return data
+
+
+def _rising(moments: Iterable[datetime]) -> Iterator[datetime]:
+    """Give moments as Delta has them, each later than the one before."""
+    latest = _BEGINNING
+    for at in moments:
+        latest = at if at > latest else latest + _MILLISECOND
+        yield latest
 
 
 def _whole_milliseconds(moment: datetime) -> datetime:
