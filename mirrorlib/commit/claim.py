@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlib.delta.log import Commit, TableLog
+from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.properties import CLAIM, set_properties
 from mirrorlib.delta.sessions import carries_marks, file_reader
 from mirrorlib.journal.entries import new_attempt
@@ -116,11 +116,8 @@ def was_overtaken(log: TableLog, version: int | None) -> bool:
     if newest == version or newest is None or version is None or newest < version:
         return newest != version
     commits = log.commits(version, newest)
-    return len(commits) < newest - version or not all(map(_is_own_claim, commits))
-
-
-def _is_own_claim(commit: Commit) -> bool:
-    return str((commit.ours or {}).get("claim", "")).startswith(_runner())
+    claims = [str((commit.ours or {}).get("claim", "")) for commit in commits]
+    return len(claims) < newest - version or not all(one.startswith(_runner()) for one in claims)
 
 
 def _runner() -> str:
