@@ -221,7 +221,7 @@ def _stage(
     """
     work, source, replaces = attempt.work, attempt.source, not attempt.plan.before
     if source.policies.snapshots:
-        staged = stage_snapshot(work, stage, source, prepared, keys, replaces=replaces)
+        staged = stage_snapshot(attempt, stage, prepared, keys, replaces=replaces)
     else:
         staged = stage_batch(stage, source, prepared, keys, replaces=replaces)
     by = keys or tuple(column.name for column in prepared.growth.columns)

@@ -29,7 +29,7 @@ from mirrorlib.ingest.batch.stage import has_doubles, read_whole, stage_inserts
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.read import check_identities
-from mirrorlib.ingest.work import Work
+from mirrorlib.ingest.work import Attempt, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -40,13 +40,7 @@ _BITS = 62  # of a long
 
 
 def stage_snapshot(
-    work: Work,
-    stage: Stage,
-    source: Source,
-    prepared: Prepared,
-    keys: Sequence[str],
-    *,
-    replaces: bool,
+    attempt: Attempt, stage: Stage, prepared: Prepared, keys: Sequence[str], *, replaces: bool
 ) -> Staged:
     """Compare the last file of a batch with the table, which has its columns by now, and stage what differs.
 
@@ -56,14 +50,13 @@ def stage_snapshot(
     Raises `FileChangedError`: a file is no longer the one that was prepared; `SnapshotError`: a key is there twice, or
     more rows are lost than may be.
     """
-    newest = prepared.newest
+    work, source, newest = attempt.work, attempt.source, prepared.newest
     rows = read_frame(stage, source, newest, ordered=False)
     if replaces and keys and has_doubles(rows, keys):
         _check_doubles(stage, source, newest, keys)
     if not replaces:
         changes = _compare(work, newest, rows, newest.growth.columns, keys)
-        path = f"{stage.folder}/differences"
-        staged = stage_frame(work.spark, stage.state, path, changes, keys, (DROP, CHANGE, ADD))
+        staged = _stage_changes(stage, changes, keys)
     check_identities(source, prepared.landed)
     if replaces:
         return stage_inserts(rows, newest.rows, counts={"inserts": newest.rows})
@@ -98,8 +91,12 @@ def stage_difference(
 ) -> tuple[Staged, tuple[str, ...]]:
     """Stage what makes a table's rows others, of the same columns; comes with the columns by which they are found."""
     changes, by = _differ(stage, ref, rows, keys)
+    return _stage_changes(stage, changes, by), by
+
+
+def _stage_changes(stage: Stage, changes: DataFrame, by: Sequence[str]) -> Staged:
     path, ops = f"{stage.folder}/differences", (DROP, CHANGE, ADD)
-    return stage_frame(stage.spark, stage.state, path, changes, by, ops), by
+    return stage_frame(stage.spark, stage.state, path, changes, by, ops)
 
 
 def tell_difference(work: Work, prepared: Prepared, keys: Sequence[str]) -> str:
