@@ -39,26 +39,15 @@ _PROCESS = new_attempt()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What an attempt needs to be the only one at a table.
+    """What an attempt needs to be the only one at a table."""
 
-    Attributes:
-        spark: the session that commits.
-        ref: the table.
-        log: its commits.
-        since: the version up to which its mark is known not to be in there.
-        state: where claims are laid down, which Spark reads.
-        folder: where there, for all attempts of whoever writes to the table, and nobody else's.
-        name: of the claim.
-
-    """
-
-    spark: SparkSession
+    spark: SparkSession  # the session that commits
     ref: TableRef
     log: TableLog
-    since: int
-    state: Store
-    folder: str
-    name: str
+    since: int  # the version up to which its mark is known not to be in the log
+    state: Store  # where claims are laid down, which Spark reads
+    folder: str  # where there, for all attempts of whoever writes to the table, and nobody else's
+    name: str  # of the claim
 
     def lay(self, rows: DataFrame, app_id: str, version: int, *, nothing: bool) -> DataFrame | None:
         """Lay it down; return the rows, bound to it, or *nothing* of them; None where the mark is in the log."""

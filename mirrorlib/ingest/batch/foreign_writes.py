@@ -46,26 +46,15 @@ def read_verified(word: Mapping[str, Any]) -> Verified | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What the next batch stands on.
-
-    Attributes:
-        columns: the table's.
-        table_id: Delta's.
-        version: the newest.
-        bytes: the table's size, a guess.
-        verified: what the next runs need not look at again; None where that is nothing.
-        readers: whom the table is for, as it remembers; None where nobody has said.
-        vectors: it was looked at, and commits may leave deletion vectors in it.
-
-    """
+    """What the next batch stands on: the table as it is."""
 
     columns: Columns = ()
-    table_id: str | None = None
-    version: int | None
-    bytes: int = 0
-    verified: Verified | None = None
-    readers: Readers | None = None
-    vectors: bool = False
+    table_id: str | None = None  # Delta's
+    version: int | None  # the newest
+    bytes: int = 0  # a guess
+    verified: Verified | None = None  # what the next runs need not look at again
+    readers: Readers | None = None  # whom the table is for, as it remembers
+    vectors: bool = False  # it was looked at, and commits may leave deletion vectors in it
 
 
 def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> Standing:

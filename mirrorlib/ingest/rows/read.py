@@ -49,28 +49,18 @@ _WRITE_CORRECTED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """A change file that was opened and found sound as far as it was read.
-
-    Attributes:
-        counts: rows by marker.
-        null_keys: NULLs in its key columns, all together.
-        key_span: the first and the last key of a large batch's file, see `key_span`.
-        rows: the decoded rows; None for a large batch, whose rows Spark reads.
-        markers: the rows' markers as int8, with `rows`.
-        missing: NULLs in columns of text that are declared to have none, by column.
-        fingerprint: tells its content from any other.
-
-    """
+    """A change file that was opened and found sound as far as it was read."""
 
     file: StoredFile
     schema: FileSchema
-    counts: dict[int, int]
-    null_keys: int
-    key_span: Span | None = None
-    rows: pa.Table | None
-    markers: pa.ChunkedArray | None
+    counts: dict[int, int]  # rows by marker
+    null_keys: int  # NULLs in its key columns, all together
+    key_span: Span | None = None  # the first and the last key of a large batch's file
+    rows: pa.Table | None  # decoded; None for a large batch, whose rows Spark reads
+    markers: pa.ChunkedArray | None  # of the rows, as int8
+    # NULLs in columns of text that are declared to have none, by column.
     missing: Mapping[str, int] = field(default_factory=dict)
-    fingerprint: str
+    fingerprint: str  # tells its content from any other
 
 
 def read_landed(
