@@ -168,7 +168,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
     keys = spelled_keys(columns, plan.policies.keys)
     # A folder unlike that of any other attempt.
     folder = f"staged/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
-    stage = Stage(spark=work.spark, state=work.journal.state, folder=folder)
+    stage = Stage(spark=work.spark, state=work.state, folder=folder)
     if not replaces_columns and adopt_batch(attempt, prepared, keys):
         return
     try:
@@ -204,7 +204,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
                 )
     finally:
         with attempt.step("clean"):
-            work.journal.state.delete_folder(folder)
+            work.state.delete_folder(folder)
 
 
 def _stage(

@@ -50,7 +50,7 @@ class Stage:
 
 def stage_nothing(work: Work) -> Stage:
     """Return a stage for nothing to be written to: files are read as they lie."""
-    return Stage(spark=work.spark, state=work.journal.state, folder="")
+    return Stage(spark=work.spark, state=work.state, folder="")
 
 
 def read_frame(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool) -> DataFrame:
