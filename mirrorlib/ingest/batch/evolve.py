@@ -18,12 +18,11 @@ from mirrorlib.delta.columns import Column, Columns, find_column, in_place, need
 from mirrorlib.errors import SchemaError
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import with_line
-from mirrorlib.ingest.rows.read import Landed, column_values
+from mirrorlib.ingest.rows.read import Landed, column_values, find_misfit, may_be_lossy
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.journal.entries import Policies, Readers
 from mirrorlib.landing.columns import FileColumn
 from mirrorlib.landing.types import widen_type
-from mirrorlib.landing.values import first_misfit
 
 _NONE_HOLDS_BOTH = "a value of the file does not fit the table's type, and no type holds both"
 _START_OVER = (
@@ -105,7 +104,7 @@ class Newcomer:
             if mine is None:
                 columns = (*columns, *self._added(file_column, known))
                 continue
-            row = _find_misfit(self.source, self.landed, file_column, mine)
+            row = find_misfit(self.source, self.landed, file_column, mine.type)
             if row is None:
                 continue
             keeps_type = widen_type(mine.type, file_column.type) in {None, mine.type}
@@ -133,7 +132,7 @@ class Newcomer:
             msg = f"the file has a column that the table lacks, and {policy}"
             step = f"Allow it with {option}, or publish the file without it."
             raise self._error(column, msg, sql_type(column.type), step)
-        if _may_be_lossy(column):
+        if may_be_lossy(column):
             for values in column_values(self.source, self.landed, column):
                 del values  # reading them is the check
         return (Column(column.name, column.type),)
@@ -161,12 +160,12 @@ class Newcomer:
         if rewrites and self.divisible and self.earlier:
             raise BatchEndsError
         wide = replace(mine, type=wider)
-        unheld = _find_misfit(self.source, self.landed, column, wide)
+        unheld = find_misfit(self.source, self.landed, column, wider)
         if unheld is not None and policies.plain != "add":
             raise self._error(column, _NONE_HOLDS_BOTH, types, _START_OVER, unheld)
         for one in self.earlier if (mine.type, wider) == (pa.int64(), pa.float64()) else ():
             its = one.schema.column(mine.name)
-            if its is not None and _find_misfit(self.source, one, its, wide) is not None:
+            if its is not None and find_misfit(self.source, one, its, wider) is not None:
                 if self.divisible:
                     raise BatchEndsError
                 msg = f"a value of {one.file.name} does not fit the type that would hold both"
@@ -209,23 +208,3 @@ def _refusing(policies: Policies, option: str) -> tuple[str, str]:
     if policies.plain is None:
         return f"evolution is {policies.evolution}", option
     return f"plain evolution is {policies.plain}", "--plain-evolution add"
-
-
-def _find_misfit(source: Source, landed: Landed, column: FileColumn, mine: Column) -> int | None:
-    """Return the first row whose value the table's type does not hold."""
-    if column.type == mine.type and not _may_be_lossy(column):
-        return None
-    seen = 0
-    for values in column_values(source, landed, column):
-        row = first_misfit(values, mine.type)
-        if row is not None:
-            return seen + row
-        seen += len(values)
-    return None
-
-
-def _may_be_lossy(column: FileColumn) -> bool:
-    """Say whether the mirror type itself may refuse a value: nanoseconds that are not whole microseconds."""
-    kind = column.stored
-    fine = (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns"
-    return bool(fine and not column.native)  # INT96, which is native, is read to the microsecond

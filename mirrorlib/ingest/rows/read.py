@@ -35,7 +35,7 @@ from mirrorlib.ingest.rows.marks import (
 from mirrorlib.landing.columns import FileColumn, FileSchema
 from mirrorlib.landing.footer import Hashing, end_of, first_moved, is_native
 from mirrorlib.landing.parquet import ROWS_AT_A_TIME, iter_batches, open_parquet, spark_decodes
-from mirrorlib.landing.values import canonical_values, first_refused
+from mirrorlib.landing.values import canonical_values, first_misfit, first_refused
 from mirrorlib.store import StoredFile
 
 SMALL_BYTES = 64 << 20  # of Parquet: a batch that is read and folded in this process
@@ -219,6 +219,28 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
     for rows in iter_pieces(source, landed.file, landed.schema, [column.name]):
         yield _canonical(source, landed, column, rows.column(column.name), seen)
         seen += len(rows)
+
+
+def find_misfit(
+    source: Source, landed: Landed, column: FileColumn, kind: pa.DataType
+) -> int | None:
+    """Return the first row whose value a column of the table's type does not hold; raises as `column_values` does."""
+    if column.type == kind and not may_be_lossy(column):
+        return None
+    seen = 0
+    for values in column_values(source, landed, column):
+        row = first_misfit(values, kind)
+        if row is not None:
+            return seen + row
+        seen += len(values)
+    return None
+
+
+def may_be_lossy(column: FileColumn) -> bool:
+    """Say whether the mirror type itself may refuse a value: nanoseconds that are not whole microseconds."""
+    kind = column.stored
+    fine = (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns"
+    return bool(fine and not column.native)  # INT96, which is native, is read to the microsecond
 
 
 def can_spark_read(source: Source, landed: Landed) -> bool:

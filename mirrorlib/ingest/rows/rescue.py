@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from mirrorlib.delta.columns import Column, Columns, find_column
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.read import Landed, column_values
+from mirrorlib.ingest.rows.read import Landed, column_values, find_misfit
 from mirrorlib.landing.plain import FILE_PATH, RESCUED
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
-from mirrorlib.landing.values import first_misfit, fit_values, split_misfits
+from mirrorlib.landing.values import fit_values, split_misfits
 
 RESCUED_COLUMN = Column(RESCUED, pa.string())
 
@@ -32,10 +32,7 @@ def needs_rescue(source: Source, landed: Landed, columns: Columns) -> bool:
         mine = find_column(columns, column.name)
         if pa.types.is_null(column.type) or (mine is not None and mine.type == column.type):
             continue
-        if mine is None or any(
-            first_misfit(values, mine.type) is not None
-            for values in column_values(source, landed, column)
-        ):
+        if mine is None or find_misfit(source, landed, column, mine.type) is not None:
             return True
     return False
 
