@@ -22,11 +22,12 @@ from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.spark_reader import read_frame, stage_nothing
+from mirrorlib.ingest.batch.stage import is_plain
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identities
 from mirrorlib.ingest.work import Attempt
-from mirrorlib.journal.entries import Plan, new_attempt
+from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import INSERT
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.store import Store, copy_file, open_store
@@ -79,7 +80,7 @@ def adopt_batch(attempt: Attempt, prepared: Prepared, keys: Sequence[str]) -> bo
 def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
     """Return the version of the table that a batch can be added behind as it is; None where it cannot."""
     work, plan = attempt.work, attempt.plan
-    if not _are_inserts(plan, prepared) or not isinstance(work.log, FileLog):
+    if not _are_inserts(attempt, prepared) or not isinstance(work.log, FileLog):
         return None
     # Nobody has looked who else has written; or a claim is needed, which only what Spark reads is bound to.
     if work.options.allow_foreign_writes or not carries_marks(work.spark):
@@ -102,16 +103,14 @@ def _decode(attempt: Attempt, prepared: Prepared) -> None:
     rows.agg(*(f.count(quote(name)) for name in rows.columns)).collect()
 
 
-def _are_inserts(plan: Plan, prepared: Prepared) -> bool:
+def _are_inserts(attempt: Attempt, prepared: Prepared) -> bool:
     """Say whether the rows are to be inserted without a look, by files that are worth to be kept."""
-    policies = plan.policies
-    if policies.snapshots or (policies.keys and policies.insert_policy != "append"):
+    plan, policies = attempt.plan, attempt.plan.policies
+    if policies.snapshots or not is_plain(attempt.source, prepared, policies.keys):
         return False
     if any(one.schema.marker is not None or one.rows is not None for one in prepared.landed):
         return False
-    return (not policies.keys or not policies.upsert_default) and plan.bytes >= _WORTH_IT * len(
-        plan.files
-    )
+    return plan.bytes >= _WORTH_IT * len(plan.files)
 
 
 def _fits(source: Source, landed: Landed, columns: Columns) -> bool:

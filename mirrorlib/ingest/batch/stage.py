@@ -44,7 +44,7 @@ def stage_batch(
 
     Raises `FileChangedError`: a change file is no longer the one that was prepared.
     """
-    plain = _is_plain(source, prepared, keys)
+    plain = is_plain(source, prepared, keys)
     by_rows = source.policies.partial or _conditional(source, prepared)
     if prepared.small and (plain or not by_rows):
         return _stage_small(stage, source, prepared, keys, replaces=replaces)
@@ -61,12 +61,12 @@ def read_whole(
     columns = prepared.growth.columns
     if not all(reads_as_it_is(source, landed, columns) for landed in prepared.landed):
         return None
-    if source.policies.snapshots or _is_plain(source, prepared, keys):
+    if source.policies.snapshots or is_plain(source, prepared, keys):
         return read_frame(stage, source, prepared, ordered=False)
     return _only_new(_read_folded(stage, source, prepared, keys))
 
 
-def _is_plain(source: Source, prepared: Prepared, keys: Sequence[str]) -> bool:
+def is_plain(source: Source, prepared: Prepared, keys: Sequence[str]) -> bool:
     """Say whether all rows are inserts, of which none looks for another."""
     inserts = prepared.counts[INSERT] if source.policies.insert_policy == "append" else 0
     return not keys or prepared.rows == inserts
