@@ -255,7 +255,10 @@ class _Foreseeing(Course[PlannedTable]):
         if work.life.why == REBUILD and found and to_pairs(found.columns) == to_pairs(columns):
             created = ("computes the table anew, and changes what differs",)
             differences = tell_difference(work, prepared, keys) if self.compares else ""
-        names = [landed.file.name for landed in prepared.landed]
+        contents = tuple(
+            (one.file.name, one.file.size, one.file.etag, one.fingerprint)
+            for one in prepared.landed
+        )
         changes = prepared.growth.changes(before) if before else created
         if prepared.growth.rewritten:
             most = f"of {work.options.rewrite_limit:,} that --rewrite-limit allows"
@@ -264,18 +267,12 @@ class _Foreseeing(Course[PlannedTable]):
         self.planned = replace(
             planned,
             batches=planned.batches + 1,
-            files=planned.files + len(names),
+            files=planned.files + len(contents),
             rows=planned.rows + prepared.rows,
-            first_file=planned.first_file or names[0],
-            last_file=names[-1],
+            first_file=planned.first_file or contents[0][0],
+            last_file=contents[-1][0],
             schema_changes=(*planned.schema_changes, *changes),
-            contents=(
-                *planned.contents,
-                *(
-                    (one.file.name, one.file.size, one.file.etag, one.fingerprint)
-                    for one in prepared.landed
-                ),
-            ),
+            contents=planned.contents + contents,
             policies=asdict(work.source.policies),
             differences=differences,
         )
