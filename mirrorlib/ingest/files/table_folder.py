@@ -246,15 +246,12 @@ def _shown(listing: FolderListing) -> Iterator[str]:
         yield f"{count} files are no change files and were left alone: {first_few(listing.foreign)}"
     undeclared = [path for path in listing.unread if "=" in path.rpartition("/")[2]]
     others = [path for path in listing.unread if path not in undeclared]
-    if undeclared:
-        count = len(undeclared)
-        folders = "1 partition folder is" if count == 1 else f"{count} partition folders are"
-        step = 'If their files count, declare "isPartitionEnabled": true in _metadata.json'
-        yield f"{folders} not read: {first_few(undeclared)}. {step}"
-    if others:
-        folders = "1 folder is" if len(others) == 1 else f"{len(others)} folders are"
-        step = "A table's files lie in its own folder, or in partition folders"
-        yield f"{folders} not read: {first_few(others)}. {step}"
+    declare = 'If their files count, declare "isPartitionEnabled": true in _metadata.json'
+    move = "A table's files lie in its own folder, or in partition folders"
+    for paths, what, step in (undeclared, "partition folder", declare), (others, "folder", move):
+        if paths:
+            folders = f"1 {what} is" if len(paths) == 1 else f"{len(paths)} {what}s are"
+            yield f"{folders} not read: {first_few(paths)}. {step}"
 
 
 def _overlooked(listing: FolderListing, metadata: TableMetadata) -> Iterator[str]:
