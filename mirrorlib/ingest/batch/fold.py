@@ -34,12 +34,8 @@ if TYPE_CHECKING:
 
 _NEVER = 1 << 62  # a place behind every row
 # Per key, the place of the last delete, and of the last and first update and the first insert behind it.
-_DELETED, _LAST, _FIRST, _INSERTED = (
-    "_mirror_deleted",
-    "_mirror_last",
-    "_mirror_first",
-    "_mirror_insert",
-)
+_DELETED, _LAST = "_mirror_deleted", "_mirror_last"
+_FIRST, _INSERTED = "_mirror_first", "_mirror_insert"
 _BETTER, _COPIES = "_mirror_better", "_mirror_copies"
 
 
