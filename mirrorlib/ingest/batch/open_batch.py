@@ -123,11 +123,8 @@ def prepare_files(
         else:
             small = False
             landed = [replace(one, rows=None, markers=None) for one in landed]
-    return Prepared(
-        landed=tuple(landed),
-        growth=growth_of(before, columns, source.policies.readers),
-        fault=fault,
-    )
+    growth = growth_of(before, columns, source.policies.readers)
+    return Prepared(landed=tuple(landed), growth=growth, fault=fault)
 
 
 def prepare_again(attempt: Attempt) -> Prepared:
