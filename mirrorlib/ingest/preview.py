@@ -178,19 +178,17 @@ def _foresee(job: Job, folder: TableFolder, course: _Foreseeing) -> PlannedTable
     if folder.refusal is not None:
         raise folder.refusal
     opened = course.view.open()
-    waits_for = opened.waits_for
-    if not waits_for:
+    if not opened.waits_for:
         journal = Journal(job.state, folder.name)
         lives = lives_of(job, journal, opened, journal.lives(), write=False)
         if not (lives[-1].uuid or lives[-1].include_existing):
             # Its files are those that were there when the table was first seen.
             none = replace(opened.listing, partitions={})
             passed = opened.passed + opened.listing.count
-            waits_for = replace(opened, listing=none, passed=passed).waits_for
-            opened = replace(opened, warnings=())
+            opened = replace(opened, listing=none, passed=passed, warnings=())
     course.warn(*opened.warnings)
-    if waits_for:
-        return replace(course.planned, reason=waits_for)
+    if opened.waits_for:
+        return replace(course.planned, reason=opened.waits_for)
     course.opened = opened
     with lend_session(job.spark) as spark:
         return advance_table(open_work(job, spark, folder, opened, lives), course)

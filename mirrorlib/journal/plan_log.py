@@ -7,6 +7,7 @@ Promises: both are written by put-if-absent, so whoever comes second reads what 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from abc import ABC, abstractmethod
@@ -79,10 +80,9 @@ class Values:
 
     def read_status(self, path: str) -> dict[str, Any]:
         """Return the last word about something; empty when there is none that can be read: nothing rests on it."""
-        try:
+        with contextlib.suppress(JournalError):
             return self.json(path)
-        except JournalError:
-            return {}
+        return {}
 
     def write_status(self, path: str, status: Mapping[str, Any]) -> None:
         """Replace the last word about something."""

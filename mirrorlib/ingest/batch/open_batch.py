@@ -26,7 +26,7 @@ from mirrorlib.errors import (
 from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, Newcomer, growth_of
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_all
-from mirrorlib.ingest.rows.marks import MARKER_NAMES, join_spans
+from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, Landed, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.ingest.work import Attempt
@@ -52,11 +52,6 @@ class Prepared:
     def rows(self) -> int:
         """Return the change rows of all files."""
         return sum(landed.schema.rows for landed in self.landed)
-
-    @property
-    def ascends(self) -> bool:
-        """Say whether keys are known to grow from row to row, so that none comes twice."""
-        return join_spans([landed.key_span for landed in self.landed]) is not None
 
     @property
     def newest(self) -> Prepared:

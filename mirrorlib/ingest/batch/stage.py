@@ -24,6 +24,7 @@ from mirrorlib.ingest.batch.fold import fold_frame, fold_partially, fold_rows
 from mirrorlib.ingest.batch.open_batch import Prepared, rows_of
 from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is
 from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.rows.marks import join_spans
 from mirrorlib.ingest.rows.partial import check_lists
 from mirrorlib.ingest.rows.read import check_identities
 from mirrorlib.landing.columns import DELETE, INSERT, UPSERT
@@ -87,8 +88,9 @@ def _comes_once(stage: Stage, source: Source, prepared: Prepared, keys: Sequence
     """Say whether each row is the only one of its key, and stays: then nothing has to be folded."""
     if source.policies.partial is not None or prepared.counts[DELETE]:
         return False
-    frame = read_frame(stage, source, prepared, ordered=False)
-    return prepared.ascends or not has_doubles(frame, keys)
+    if join_spans([landed.key_span for landed in prepared.landed]) is not None:
+        return True  # they grow from row to row
+    return not has_doubles(read_frame(stage, source, prepared, ordered=False), keys)
 
 
 def has_doubles(rows: DataFrame, keys: Sequence[str]) -> bool:
