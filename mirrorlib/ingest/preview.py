@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Unpack
 
-from mirrorlib.delta.columns import spelled_keys, to_pairs
+from mirrorlib.delta.columns import to_pairs
 from mirrorlib.delta.ddl import check_vacant
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import find_table
@@ -239,7 +239,6 @@ class _Foreseeing(Course[PlannedTable]):
         """Add a batch; see that the first finds a place that is free, or ours, and say of snapshots what it changes."""
         planned, before, columns = self.planned, standing.columns, prepared.growth.columns
         differences, found = planned.differences, None
-        keys = spelled_keys(columns, work.source.policies.keys)
         if not planned.batches and not before:
             found = find_table(work.spark, work.ref)
             if found is None:
@@ -247,12 +246,12 @@ class _Foreseeing(Course[PlannedTable]):
             else:
                 refuse_table(work, found)
         elif not planned.batches and position and work.source.policies.snapshots:
-            differences = tell_snapshot(work, prepared, before, keys)
+            differences = tell_snapshot(work, prepared, before)
         verb = "creates the table" if len(work.lives) == 1 else REPLACES
         created = (f"{verb} with {len(columns)} columns",)
         if work.life.why == REBUILD and found and to_pairs(found.columns) == to_pairs(columns):
             created = ("computes the table anew, and changes what differs",)
-            differences = tell_difference(work, prepared, keys) if self.compares else ""
+            differences = tell_difference(work, prepared) if self.compares else ""
         contents = tuple(
             (one.file.name, one.file.size, one.file.etag, one.fingerprint)
             for one in prepared.landed

@@ -35,7 +35,7 @@ from mirrorlib.store import Store, copy_file, open_store
 _WORTH_IT = 8 << 20  # bytes a file: many small ones are better written together
 
 
-def adopt_batch(attempt: Attempt, prepared: Prepared, keys: Sequence[str]) -> bool:
+def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
     """Copy the files of a plan into its table and commit them; False where they have to be read.
 
     Raises `FileChangedError`: a file is no longer the one that was prepared; `OvertakenError`: another commit came
@@ -63,6 +63,7 @@ def adopt_batch(attempt: Attempt, prepared: Prepared, keys: Sequence[str]) -> bo
                     return False
             _decode(attempt, prepared)
             check_identities(work.source, prepared.landed)
+            keys = prepared.keys(plan.policies)
             files = [_added(table, landed, copy, keys) for landed, copy in pairs]
         with attempt.step("commit", counted=True):
             counts = True  # as far as anybody knows, until the store has answered
@@ -106,7 +107,7 @@ def _decode(attempt: Attempt, prepared: Prepared) -> None:
 def _are_inserts(attempt: Attempt, prepared: Prepared) -> bool:
     """Say whether the rows are to be inserted without a look, by files that are worth to be kept."""
     plan, policies = attempt.plan, attempt.plan.policies
-    if policies.snapshots or not is_plain(attempt.source, prepared, policies.keys):
+    if policies.snapshots or not is_plain(attempt.source, prepared):
         return False
     if any(one.schema.marker is not None or one.rows is not None for one in prepared.landed):
         return False

@@ -17,7 +17,7 @@ from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, Staged
-from mirrorlib.delta.columns import spelled_keys, to_columns
+from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
@@ -165,17 +165,14 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
     work, plan = attempt.work, attempt.plan
     columns, replaces_columns = evolve_table(attempt, prepared)
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
-    keys = spelled_keys(columns, plan.policies.keys)
     # A folder unlike that of any other attempt.
     folder = f"staged/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
     stage = Stage(spark=work.spark, state=work.state, folder=folder)
-    if not replaces_columns and adopt_batch(attempt, prepared, keys):
+    if not replaces_columns and adopt_batch(attempt, prepared):
         return
     try:
         with attempt.step("stage", counted=True):
-            staged, by, kind = _stage(
-                attempt, stage, prepared, keys, replaces_columns=replaces_columns
-            )
+            staged, by, kind = _stage(attempt, stage, prepared, replaces_columns=replaces_columns)
         named = {MARKER_NAMES[marker]: count for marker, count in prepared.counts.items()}
         facts: dict[str, Any] = {
             "outcome": "applied",
@@ -208,12 +205,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
 
 
 def _stage(
-    attempt: Attempt,
-    stage: Stage,
-    prepared: Prepared,
-    keys: tuple[str, ...],
-    *,
-    replaces_columns: bool,
+    attempt: Attempt, stage: Stage, prepared: Prepared, *, replaces_columns: bool
 ) -> tuple[Staged, Sequence[str], Kind]:
     """Stage what changes the table, or what replaces it; a rebuild compares the two.
 
@@ -221,9 +213,10 @@ def _stage(
     """
     work, source, replaces = attempt.work, attempt.source, not attempt.plan.before
     if source.policies.snapshots:
-        staged = stage_snapshot(attempt, stage, prepared, keys, replaces=replaces)
+        staged = stage_snapshot(attempt, stage, prepared, replaces=replaces)
     else:
-        staged = stage_batch(stage, source, prepared, keys, replaces=replaces)
+        staged = stage_batch(stage, source, prepared, replaces=replaces)
+    keys = prepared.keys(source.policies)
     by = keys or tuple(column.name for column in prepared.growth.columns)
     if not replaces:
         return staged, by, _kind(staged.ops)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import Columns
+from mirrorlib.delta.columns import Columns, spelled_keys
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import (
     ChangeFileError,
@@ -30,6 +30,7 @@ from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, Landed, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.ingest.work import Attempt
+from mirrorlib.journal.entries import Policies
 from mirrorlib.store import StoredFile
 
 FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
@@ -57,6 +58,10 @@ class Prepared:
     def newest(self) -> Prepared:
         """Return the last file alone: of snapshots it is what the table will be."""
         return replace(self, landed=self.landed[-1:])
+
+    def keys(self, policies: Policies) -> tuple[str, ...]:
+        """Name the key columns as the table spells them."""
+        return spelled_keys(self.growth.columns, policies.keys)
 
     @property
     def counts(self) -> dict[int, int]:

@@ -39,37 +39,36 @@ _HERE, _WAS = "_mirror_here", "_mirror_was"
 _BITS = 62  # of a long
 
 
-def stage_snapshot(
-    attempt: Attempt, stage: Stage, prepared: Prepared, keys: Sequence[str], *, replaces: bool
-) -> Staged:
+def stage_snapshot(attempt: Attempt, stage: Stage, prepared: Prepared, *, replaces: bool) -> Staged:
     """Compare the last file of a batch with the table, which has its columns by now, and stage what differs.
 
-    *keys* are spelled as the table does; rows are compared whole without any. What *replaces* goes into a table that
-    is empty or to be overwritten, so all rows are new.
+    Rows are compared whole without a key. What *replaces* goes into a table that is empty or to be overwritten, so all
+    rows are new.
 
     Raises `FileChangedError`: a file is no longer the one that was prepared; `SnapshotError`: a key is there twice, or
     more rows are lost than may be.
     """
     work, source, newest = attempt.work, attempt.source, prepared.newest
+    keys = newest.keys(source.policies)
     rows = read_frame(stage, source, newest, ordered=False)
     if replaces and keys and has_doubles(rows, keys):
-        _check_doubles(stage, source, newest, keys)
+        _check_doubles(stage, source, newest)
     if not replaces:
         changes = _compare(work, newest, rows, newest.growth.columns, keys)
         staged = _stage_changes(stage, changes, keys)
     check_identities(source, prepared.landed)
     if replaces:
         return stage_inserts(rows, newest.rows, counts={"inserts": newest.rows})
-    counts, null_keys, _ = _count(work, stage, source, newest, staged.frame, keys)
+    counts, null_keys, _ = _count(work, stage, source, newest, staged.frame)
     ops = zip((ADD, CHANGE, DROP), counts.values(), strict=True)
     kept = frozenset(op for op, count in ops if count)
     return replace(staged, ops=kept, null_keys=null_keys, counts=counts)
 
 
-def tell_snapshot(work: Work, prepared: Prepared, before: Columns, keys: Sequence[str]) -> str:
+def tell_snapshot(work: Work, prepared: Prepared, before: Columns) -> str:
     """Say what the last file of a batch will change in a table that has the columns *before*, and write nothing.
 
-    It is "" where Spark cannot read the file as it lies. *keys* are as `stage_snapshot` takes them.
+    It is "" where Spark cannot read the file as it lies.
 
     Raises `SnapshotError`: it will be refused.
     """
@@ -78,8 +77,8 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns, keys: Sequenc
         return ""
     stage = stage_nothing(work)
     rows = read_frame(stage, source, newest, ordered=False)
-    changes = _compare(work, newest, rows, before, keys)
-    counts, _, held = _count(work, stage, source, newest, changes, keys)
+    changes = _compare(work, newest, rows, before, newest.keys(source.policies))
+    counts, _, held = _count(work, stage, source, newest, changes)
     return (
         f"inserts {counts['inserts']:,}, updates {counts['updates']:,} and deletes {counts['deletes']:,} "
         f"of the table's {held:,} rows"
@@ -99,14 +98,14 @@ def _stage_changes(stage: Stage, changes: DataFrame, by: Sequence[str]) -> Stage
     return stage_frame(stage.spark, stage.state, path, changes, by, ops)
 
 
-def tell_difference(work: Work, prepared: Prepared, keys: Sequence[str]) -> str:
+def tell_difference(work: Work, prepared: Prepared) -> str:
     """Say what `stage_difference` will change, and write nothing; "" where that is told only by what is written."""
     stage = stage_nothing(work)
     whole = prepared.newest if work.source.policies.snapshots else prepared
-    rows = read_whole(stage, work.source, whole, keys)
+    rows = read_whole(stage, work.source, whole)
     if rows is None:
         return ""
-    changes, _ = _differ(stage, work.ref, rows, keys)
+    changes, _ = _differ(stage, work.ref, rows, whole.keys(work.source.policies))
     count = {op: rows for op, rows in changes.groupBy(OP).count().collect()}  # noqa: C416
     added, changed, deleted = (count.get(op, 0) for op in (ADD, CHANGE, DROP))
     return f"inserts {added:,}, updates {changed:,} and deletes {deleted:,} rows: the others are as they have to be"
@@ -186,12 +185,7 @@ def digest(names: Sequence[str]) -> SparkColumn:
 
 
 def _count(
-    work: Work,
-    stage: Stage,
-    source: Source,
-    newest: Prepared,
-    changes: DataFrame,
-    keys: Sequence[str],
+    work: Work, stage: Stage, source: Source, newest: Prepared, changes: DataFrame
 ) -> tuple[dict[str, int], bool, int]:
     """Count what differs, and see that it may.
 
@@ -208,6 +202,7 @@ def _count(
     from pyspark.sql import functions as f
 
     before, rows = read_table(work.spark, work.ref).count(), newest.rows
+    keys = newest.keys(source.policies)
     has_null = reduce(or_, (f.col(quote(key)).isNull() for key in keys), f.lit(not keys))
     counted = changes.groupBy(OP).agg(f.count(f.lit(1)), f.max(has_null)).collect()
     count = {op: some for op, some, _ in counted}
@@ -216,7 +211,7 @@ def _count(
     if not keys:
         deleted, lost = before + added - rows, max(before - rows, 0)
     elif rows - added != before - deleted or has_doubles(changes.where(f.col(OP) == ADD), keys):
-        _check_doubles(stage, source, newest, keys)
+        _check_doubles(stage, source, newest)
         msg = "the table has a key in more than one row, or was written to while it was compared with a snapshot"
         step = f"Run again; if it stays, start the table over: mirrorlib reset TARGET {work.table}"
         raise ForeignWriteError(msg, table=work.table, column=", ".join(keys), next_step=step)
@@ -225,10 +220,10 @@ def _count(
     return counts, any(null for _, _, null in counted), before
 
 
-def _check_doubles(stage: Stage, source: Source, newest: Prepared, keys: Sequence[str]) -> None:
-    """See that no key is twice in a snapshot."""
+def _check_doubles(stage: Stage, source: Source, newest: Prepared) -> None:
     from pyspark.sql import functions as f
 
+    keys = newest.keys(source.policies)
     names = [quote(key) for key in keys]
     apart = replace(stage, folder=f"{stage.folder}/ordered")
     rows = read_frame(apart, source, newest, ordered=True).select(*names, MARKER, ORDER)

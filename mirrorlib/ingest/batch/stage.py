@@ -36,41 +36,37 @@ _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file cos
 _ROWS_PER_GROUP = 1 << 17  # of a staged file: a task takes whole groups, and all want some
 
 
-def stage_batch(
-    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], *, replaces: bool
-) -> Staged:
-    """Fold a batch and stage it; *keys* are spelled as the table does.
+def stage_batch(stage: Stage, source: Source, prepared: Prepared, *, replaces: bool) -> Staged:
+    """Fold a batch and stage it.
 
     What *replaces* goes into a table that is empty or to be overwritten, so no row can match.
 
     Raises `FileChangedError`: a change file is no longer the one that was prepared.
     """
-    plain = is_plain(source, prepared, keys)
+    plain = is_plain(source, prepared)
     by_rows = source.policies.partial or _conditional(source, prepared)
     if prepared.small and (plain or not by_rows):
-        return _stage_small(stage, source, prepared, keys, replaces=replaces)
+        return _stage_small(stage, source, prepared, replaces=replaces)
     check_identities(source, prepared.landed)
-    if plain or (replaces and _comes_once(stage, source, prepared, keys)):
+    if plain or (replaces and _comes_once(stage, source, prepared)):
         return stage_inserts(read_frame(stage, source, prepared, ordered=False), prepared.rows)
-    return _stage_large(stage, source, prepared, keys, replaces=replaces)
+    return _stage_large(stage, source, prepared, replaces=replaces)
 
 
-def read_whole(
-    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str]
-) -> DataFrame | None:
+def read_whole(stage: Stage, source: Source, prepared: Prepared) -> DataFrame | None:
     """Say what a batch comes to in an empty table, and write nothing; None where a file has to be written first."""
     columns = prepared.growth.columns
     if not all(reads_as_it_is(source, landed, columns) for landed in prepared.landed):
         return None
-    if source.policies.snapshots or is_plain(source, prepared, keys):
+    if source.policies.snapshots or is_plain(source, prepared):
         return read_frame(stage, source, prepared, ordered=False)
-    return _only_new(_read_folded(stage, source, prepared, keys))
+    return _only_new(_read_folded(stage, source, prepared))
 
 
-def is_plain(source: Source, prepared: Prepared, keys: Sequence[str]) -> bool:
+def is_plain(source: Source, prepared: Prepared) -> bool:
     """Say whether all rows are inserts, of which none looks for another."""
     inserts = prepared.counts[INSERT] if source.policies.insert_policy == "append" else 0
-    return not keys or prepared.rows == inserts
+    return not prepared.keys(source.policies) or prepared.rows == inserts
 
 
 def _conditional(source: Source, prepared: Prepared) -> str | None:
@@ -84,13 +80,14 @@ def stage_inserts(frame: DataFrame, rows: int, counts: Mapping[str, int] | None 
     return Staged(frame=frame, ops=ops, rows=rows, bytes=0, private=False, counts=counts)
 
 
-def _comes_once(stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str]) -> bool:
+def _comes_once(stage: Stage, source: Source, prepared: Prepared) -> bool:
     """Say whether each row is the only one of its key, and stays: then nothing has to be folded."""
     if source.policies.partial is not None or prepared.counts[DELETE]:
         return False
     if join_spans([landed.key_span for landed in prepared.landed]) is not None:
         return True  # they grow from row to row
-    return not has_doubles(read_frame(stage, source, prepared, ordered=False), keys)
+    rows = read_frame(stage, source, prepared, ordered=False)
+    return not has_doubles(rows, prepared.keys(source.policies))
 
 
 def has_doubles(rows: DataFrame, keys: Sequence[str]) -> bool:
@@ -103,11 +100,9 @@ def has_doubles(rows: DataFrame, keys: Sequence[str]) -> bool:
     return (groups.agg(f.max("_mirror_copies")).collect()[0][0] or 0) > 1
 
 
-def _read_folded(
-    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str]
-) -> DataFrame:
+def _read_folded(stage: Stage, source: Source, prepared: Prepared) -> DataFrame:
     """Read a batch and fold it on the executors; what changes the table's rows has its `OP`."""
-    rows = read_frame(stage, source, prepared, ordered=True)
+    rows, keys = read_frame(stage, source, prepared, ordered=True), prepared.keys(source.policies)
     if source.policies.partial is None:
         return fold_frame(rows, keys, _conditional(source, prepared))
     columns, names = prepared.growth.columns, [landed.file.name for landed in prepared.landed]
@@ -122,10 +117,8 @@ def _only_new(folded: DataFrame) -> DataFrame:
     return folded.where(f.col(OP).isin(PUT, ADD)).drop(OP, SET)
 
 
-def _stage_large(
-    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], *, replaces: bool
-) -> Staged:
-    folded = _read_folded(stage, source, prepared, keys)
+def _stage_large(stage: Stage, source: Source, prepared: Prepared, *, replaces: bool) -> Staged:
+    folded, keys = _read_folded(stage, source, prepared), prepared.keys(source.policies)
     ops = {DROP, PUT, CHANGE, ADD}
     if replaces:
         ops, folded = {ADD}, _only_new(folded)
@@ -142,11 +135,9 @@ def _stage_large(
     )
 
 
-def _stage_small(
-    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], *, replaces: bool
-) -> Staged:
+def _stage_small(stage: Stage, source: Source, prepared: Prepared, *, replaces: bool) -> Staged:
     """Fold rows that are in memory, and hand them to Spark: a handful as a part of the plan, more as a file."""
-    rows, markers = rows_of(source, prepared)
+    (rows, markers), keys = rows_of(source, prepared), prepared.keys(source.policies)
     if source.policies.insert_policy == "upsert" and keys:
         markers = pc.if_else(pc.equal(markers, INSERT), pa.scalar(UPSERT, pa.int8()), markers)
     changes = fold_rows(rows, markers, keys)
