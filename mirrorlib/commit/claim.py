@@ -12,12 +12,11 @@ commit in the log: a claim goes with its commit only, and stays where nobody kno
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,7 +61,9 @@ class Claim:
             set_properties(self.spark, self.ref.sql, {CLAIM: self.name})
         newest = self.log.newest(at_least=self.since)
         commits = () if newest is None else self.log.commits(self.since, newest)
-        if any(_has_mark(commit.ours or {}, app_id, version) for commit in commits):
+        marks = ((commit.ours or {}).get("txn") or ("", 0) for commit in commits)
+        # Or a later one, as Delta itself compares them.
+        if any(name == app_id and number >= version for name, number in marks):
             self.withdraw()
             return None
         own = file_reader(self.spark, f"{_COLUMN} tinyint").parquet(self.state.uri(self._path))
@@ -112,12 +113,6 @@ def was_overtaken(log: TableLog, version: int | None) -> bool:
 def _runner() -> str:
     """Name this runner, a thread, whose own claims explain none of its failures."""
     return f"{_PROCESS}{threading.get_ident():x}"
-
-
-def _has_mark(said: Mapping[str, Any], app_id: str, version: int) -> bool:
-    """Say whether a commit has a mark, or a later one, as Delta itself compares them."""
-    marked = said.get("txn") or ("", 0)
-    return bool(marked[0] == app_id and marked[1] >= version)
 
 
 @cache
