@@ -37,9 +37,6 @@ from mirrorlib.landing.columns import UPDATE, UPSERT
 from mirrorlib.names import partition_of
 from mirrorlib.store import StoredFile
 
-GONE_FILES = (
-    "Files that were applied are no longer in the zone, so the table cannot be computed anew."
-)
 UNTYPED = "No published file has a column with a type yet."
 UNTYPED_KEY = (
     "The key column {key} has no type in any published file yet: all its values are NULL. "
@@ -153,7 +150,10 @@ def _up_to(goal: Mapping[str, int] | None, coming: Next, every: Files) -> tuple[
     if position_after({}, every, by_time=False) == goal:
         return replace(coming, state="current", reason="", file=None, error=None), every
     state: State = "blocked" if coming.state == "current" else coming.state
-    return replace(coming, state=state, reason=coming.reason or GONE_FILES), every
+    gone = (
+        "Files that were applied are no longer in the zone, so the table cannot be computed anew."
+    )
+    return replace(coming, state=state, reason=coming.reason or gone), every
 
 
 def choose_files(

@@ -22,12 +22,10 @@ Cleanup = Literal["move", "delete"]
 PlainFolders = Literal["wait", "append"]
 PlainEvolution = Literal["add", "rescue", "fail", "none"]
 Listing = Literal["auto", "full", "incremental"]
-BACKFILL_INTERVAL = 3600.0  # seconds
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _INTERVAL = re.compile(rf"(?P<number>[0-9]+(\.[0-9]+)?)( *(?P<unit>{'|'.join(_SECONDS)})s?)?")
 RETENTION = 7  # days
 SETTLE = 10.0  # seconds
-MAX_LOSS = 0.5  # of a table's rows
 _LEAST = {
     **dict.fromkeys(("max_files", "max_bytes", "start_at", "retention", "parallelism"), 1),
     **dict.fromkeys(("rewrite_limit", "settle"), 0),
@@ -135,11 +133,11 @@ class Options:
     include_existing: bool = True
     allow_overwrites: bool = False
     listing: Listing = "auto"
-    backfill_interval: float | str = BACKFILL_INTERVAL
+    backfill_interval: float | str = 3600.0  # seconds
     readers: Readers | None = None
     partial_updates: str | None = None
     snapshots: bool = False
-    max_loss: float = MAX_LOSS
+    max_loss: float = 0.5  # of a table's rows
 
     def __post_init__(self) -> None:
         """Take a lone name for a list of one; refuse what means nothing, or would be taken for another choice."""

@@ -198,7 +198,6 @@ def _hold_claims(spark: SparkSession, job: Job, name: TableName) -> AbstractCont
 def _open(
     job: Job, folder: TableFolder, journal: Journal, word: Mapping[str, Any], progress: Progress
 ) -> tuple[FolderView, OpenedFolder]:
-    """Open a table's folder as the journal knows it now."""
     table = str(folder.name)
     job.observe(Event(table=table, step="list", when="before"))
     history = History(journal, job.zone.url, moved_from=job.options.moved_from)

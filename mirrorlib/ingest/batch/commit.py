@@ -161,7 +161,6 @@ def _take_up(attempt: Attempt) -> Prepared:
 
 
 def _commit(attempt: Attempt, prepared: Prepared) -> None:
-    """Commit a batch."""
     work, plan = attempt.work, attempt.plan
     columns, replaces_columns = evolve_table(attempt, prepared)
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))

@@ -175,15 +175,9 @@ class Newcomer:
     def _error(
         self, column: FileColumn, msg: str, found: str, step: str, row: int | None = None
     ) -> SchemaError:
-        table, file = self.source.table, self.landed.file
+        table, file, name = self.source.table, self.landed.file, column.name
         error = SchemaError(
-            msg,
-            table=table,
-            file=file.name,
-            column=column.name,
-            row=row,
-            found=found,
-            next_step=step,
+            msg, table=table, file=file.name, column=name, row=row, found=found, next_step=step
         )
         return with_line(self.source, file, self.landed.schema, error)
 

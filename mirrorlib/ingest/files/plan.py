@@ -29,7 +29,6 @@ class Gap:
     others: int = 0
 
     def __str__(self) -> str:
-        """Say what is awaited and since when."""
         files = "1 later file waits" if self.behind == 1 else f"{self.behind} later files wait"
         return (
             f"{self.awaited} is missing and {files} behind it since {self.since:%Y-%m-%d %H:%M:%S} UTC. "
