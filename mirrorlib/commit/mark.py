@@ -107,9 +107,8 @@ def overwrite_rows(ref: TableRef, rows: DataFrame, mark: Mark, *, schema: bool) 
     with claimed(mark, rows) as free:
         if free is None:
             return
-        if (
-            ref.path is None
-        ):  # Delta 3 does not take saveAsTable for it: "does not support truncate"
+        if ref.path is None:
+            # Delta 3 does not take saveAsTable for it: "does not support truncate".
             free.writeTo(ref.sql).options(**options).overwrite(f.lit(True))  # noqa: FBT003  # every row goes
         else:
             free.write.format("delta").options(**options).mode("overwrite").save(ref.path)

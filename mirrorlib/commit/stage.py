@@ -6,6 +6,7 @@ range of the first key) costs no job.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -97,11 +98,9 @@ def staged_table(
     ends = None
     first = rows.column(keys[0]) if keys else pa.chunked_array([], pa.null())
     if pa.types.is_integer(first.type) or pa.types.is_date(first.type):  # Arrow and Spark agree
-        try:
+        with contextlib.suppress(OverflowError):  # a date that Python has not
             known = pc.min_max(first).as_py()
             ends = None if known["min"] is None else (known["min"], known["max"])
-        except OverflowError:  # a date that Python has not
-            ends = None
     return Staged(
         frame=frame,
         ops=frozenset(ops),

@@ -59,9 +59,8 @@ class Job:
     others_wait: Callable[[], bool] = lambda: False  # for their turn, in this run or the next one
     # All that may be done, by table; None for whatever there is.
     approved: Mapping[str, PlannedTable] | None = None
-    only: TableName | None = (
-        None  # the one table that it is about; None for all that its options name
-    )
+    # The one table that it is about; None for all that its options name.
+    only: TableName | None = None
     rebuilds: bool = False  # it is foreseen what a rebuild of that would do
 
 

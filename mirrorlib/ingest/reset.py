@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -128,11 +129,10 @@ def lives_in(journal: Journal, name: TableName) -> tuple[Life, ...]:
 
 def _begin_anew(name: TableName, start_at: int, journal: Journal) -> Life:
     last = journal.lives()[-1]
-    try:
+    zone = last.zone
+    with suppress(JournalError):  # plans were lost
         newest = journal.newest(last)
-    except JournalError:  # plans were lost
-        newest = None
-    zone = newest.plan.zone if newest else last.zone
+        zone = newest.plan.zone if newest else zone
     _check_first(zone, name, start_at)
     return journal.begin_life("reset", zone, last.ordinal + 1, start_at)
 

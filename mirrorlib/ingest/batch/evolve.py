@@ -111,9 +111,8 @@ class Newcomer:
             if policies.plain == "rescue" or (
                 policies.plain == "add" and (keeps_type or policies.evolution != "widen")
             ):
-                rescued = (
-                    True  # what does not fit a column of a plain folder's table is kept beside it
-                )
+                # What does not fit a column of a plain folder's table is kept beside it.
+                rescued = True
                 continue
             wide, kept_beside = self._widened(mine, file_column, row)
             rescued = rescued or kept_beside
