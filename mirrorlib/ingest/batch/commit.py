@@ -121,13 +121,9 @@ class _BatchCommitter(Committer[int | None, Commit]):
     def void(self, failure: Exception) -> None:
         """Let an empty commit take the plan's place: from then on no slow runner can carry it out."""
         work, plan = self.attempt.work, self.attempt.plan
-        fault: MirrorError | None = None
-        if isinstance(failure, FAULTS):
-            fault = failure
-        elif isinstance(failure, MirrorError):
+        if isinstance(failure, MirrorError) and not isinstance(failure, FAULTS):
             raise failure
-        else:
-            fault = find_damage(self.attempt.source, plan)
+        fault = failure if isinstance(failure, FAULTS) else find_damage(self.attempt.source, plan)
         if fault is None:
             _LOG.error("%s: batch %d failed", work.table, plan.batch, exc_info=failure)
             raise spark_failed(work, plan, failure) from failure

@@ -190,11 +190,9 @@ def refuse_others_table(
     """
     owner = found.properties.get(LIFE_PROPERTY)
     if owner not in {life.uuid for life in lives}:
-        msg = (
-            "the target is a table that this mirror did not make"
-            if owner is None
-            else "the table belongs to a mirror whose state is not here"
-        )
+        msg = "the table belongs to a mirror whose state is not here"
+        if owner is None:
+            msg = "the target is a table that this mirror did not make"
         step = "Choose another target, remove the table, or name its state folder with --state."
         raise ForeignWriteError(msg, table=table, found=owner, next_step=step)
     if TRANSACTION_RETENTION in found.properties and not allow_forgetting:
