@@ -126,7 +126,6 @@ class IncrementalListing:
 
     def remember(
         self,
-        zone: Store,
         data: bytes,
         metadata: TableMetadata,
         listing: FolderListing,
@@ -159,7 +158,7 @@ class IncrementalListing:
             if not listing.by_time and position.get(partition) in files
         }
         self._listed = Listed(
-            zone=zone.url,
+            zone=self._history.zone,
             at=listed_at,
             batch=entry.plan.batch if entry else 0,
             metadata=_digest(data),

@@ -145,7 +145,7 @@ def open_folder(
         listing = order_by_time(seen, metadata.endings, applied)
     shown = (*_shown(listing), *_overlooked(listing, metadata))
     if incremental is not None and short is None:
-        incremental.remember(zone, data, metadata, listing, listed_at, shown)
+        incremental.remember(data, metadata, listing, listed_at, shown)
     elif incremental is not None:
         shown = tuple(dict.fromkeys((*incremental.warnings, *shown)))
     text = metadata.file_format == "delimited"
