@@ -35,7 +35,6 @@ LOG = "_delta_log"
 IN_CONDITION = "mirrorlib:"  # before what a MERGE's condition says, in base64
 _SAID = re.compile(rf"{IN_CONDITION}([\w-]+=*)")
 _CLAIMED = re.compile(rf"{re.escape(CLAIM)}\W+(\w+-\w+)")
-_WITH_CONDITIONS = frozenset({"DELETE", "MERGE"})
 REWRITE = "rewrite"  # the outcome of a commit that gives rows other types, and changes none
 _DIGITS = 20
 TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
@@ -166,7 +165,7 @@ def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:
 
 def _read_parameters(operation: str | None, asked: str) -> Mapping[str, Any] | None:
     """Read what a statement's own parameters say, where its session could not be told to say it."""
-    if operation in _WITH_CONDITIONS and (said := _SAID.search(asked)):
+    if operation in {"DELETE", "MERGE"} and (said := _SAID.search(asked)):
         with contextlib.suppress(binascii.Error):  # somebody else's text
             return read_object(base64.urlsafe_b64decode(said[1])).get("mirrorlib")
     if operation == "SET TBLPROPERTIES":

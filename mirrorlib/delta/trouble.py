@@ -24,7 +24,6 @@ _NEWER = "Run the version of Spark and Delta that whoever changed the table has,
 _START_OVER = "Start the table over with `mirrorlib reset`, or restore what was removed."
 _SMALLER = "Give it more (--memory), or smaller batches (--max-bytes)"
 _COPY = "Copy the table's rows as they are now, and read on from its newest version."
-_RESET = "Start the table over with `mirrorlib reset`."
 _WAIT = f"{_AGAIN} If it stays, stop the other writer."
 _FILE = r"(?:reading file|file) (?P<found>\S+\.(?:parquet|json|bin))"
 
@@ -91,7 +90,7 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
         next_step=f"Give it the type STRING. {_AGAIN}", found=r"Failed check: (?P<found>[^\n]+?)\.?$"),
     ("DELTA_GENERATED_COLUMN", "DELTA_IDENTITY"): Trouble(
         reason="somebody has made a column of the table one that Delta fills by itself",
-        next_step=_RESET),
+        next_step="Start the table over with `mirrorlib reset`."),
     ("DELTA_FAILED_TO_MERGE_FIELDS", "DELTA_MERGE_INCOMPATIBLE", "DELTA_CANNOT_CHANGE", "DELTA_METADATA_MISMATCH",
      "NOT_SUPPORTED_CHANGE_COLUMN", "DELTA_ALTER_TABLE", "DELTA_UNSUPPORTED_TYPE_CHANGE", "DATATYPE_MISMATCH",
      "INCOMPATIBLE_DATA_FOR_TABLE", "DELTA_UNSUPPORTED_COLUMN", "UNRESOLVED_COLUMN", "DELTA_MERGE_UNRESOLVED"): Trouble(

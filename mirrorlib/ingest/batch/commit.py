@@ -46,8 +46,6 @@ from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import REBUILD, Done, Entry, Plan, new_attempt
 
 _LOG = logging.getLogger(__name__)
-# The column of a table that was made only to hold a void.
-_PLACEHOLDER_COLUMN = ("_mirror_void", "boolean")
 
 
 def carry_out(
@@ -237,7 +235,7 @@ def _commit_void(attempt: Attempt, fault: MirrorError) -> None:
         refuse_table(work, found)
         resume_feed(work.spark, work.ref, found)
     else:
-        columns = to_columns([_PLACEHOLDER_COLUMN])
+        columns = to_columns([("_mirror_void", "boolean")])  # it is made only to hold the void
         more = readers_property(plan.policies.readers)
         create_mirror(work.spark, work.ref, columns, (), work.life.uuid, more)
     facts = {"outcome": "void", "cause": cause_of_void(plan, fault)}
