@@ -50,6 +50,7 @@ def outcome_of(attempt: Attempt, ended: Commit, prepared: Prepared | None = None
         found = find_table(work.spark, work.ref)
         columns = () if found is None else to_pairs(found.columns)
         keys = None if found is None else found.properties.get(KEYS_PROPERTY, "")
+    changed = (one.name for one in plan.files if attempt.source.find(one) is None)
     return Done(
         outcome=outcome,
         version=ended.version,
@@ -60,7 +61,7 @@ def outcome_of(attempt: Attempt, ended: Commit, prepared: Prepared | None = None
         rows=facts.get("rows", {}),
         seconds=dict(attempt.clock),
         cause=standing_cause(plan, facts.get("cause")),
-        doubt=attempt.source.find_changed(plan) if facts.get(DIRECT) else None,
+        doubt=next(changed, None) if facts.get(DIRECT) else None,
         finished_at=now(),
         keys=keys,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mirrorlib.errors import FileChangedError
-from mirrorlib.journal.entries import Entry, Plan, PlannedFile, Policies
+from mirrorlib.journal.entries import Entry, PlannedFile, Policies
 from mirrorlib.store import Store, StoredFile
 
 
@@ -29,10 +29,6 @@ class Source:
         if stored is None or stored.etag != planned.etag:
             return None
         return replace(stored, below=planned.name)
-
-    def find_changed(self, plan: Plan) -> str | None:
-        """Name the first file of a plan that was replaced or removed since, None when all are as they were."""
-        return next((planned.name for planned in plan.files if self.find(planned) is None), None)
 
 
 def changed_source_of(table: str, entry: Entry | None) -> FileChangedError | None:
