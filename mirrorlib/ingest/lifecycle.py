@@ -25,9 +25,7 @@ from mirrorlib.journal.entries import REBUILD, Life
 from mirrorlib.landing.listing import FolderListing
 from mirrorlib.names import TableName
 
-KEPT = f"{GONE} The Delta table is kept as it is."
-DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."
-TO_BE_DROPPED = f"{GONE} The Delta table will be dropped, as --on-gone asks."
+_DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."
 _UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 
 
@@ -45,7 +43,7 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
         if write:
             journal.write_gone(lives[-1])
         if job.options.on_gone == "keep":
-            return KEPT
+            return f"{GONE} The Delta table is kept as it is."
         known = find_journals(job.state).items()
         within = (one for one, its in known if one.path.startswith(f"{name.path}/") and its.lives())
         inner = next(within, None)
@@ -57,12 +55,12 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
             ref = refer(job.target, name)
             found = find_table(spark, ref)
             if found is None:
-                return DROPPED
+                return _DROPPED
             refuse_others_table(str(name), lives, found, allow_forgetting=True)
             if not write:
-                return TO_BE_DROPPED
+                return f"{GONE} The Delta table will be dropped, as --on-gone asks."
             drop_table(spark, ref)
-    return DROPPED
+    return _DROPPED
 
 
 def lives_of(

@@ -32,7 +32,6 @@ SHOWS_NOTHING = (
     "The landing zone shows no table at all, as one does that is not mounted: no table is taken for gone. "
     "If one was removed on purpose, start it over: mirrorlib reset TARGET TABLE"
 )
-EMPTY = "The landing zone shows no table."
 
 
 def shown_position(position: Mapping[str, int]) -> Position | None:
@@ -231,7 +230,7 @@ def notes_of(
     """Say for each table why it is not current, then what it warns about, then what the zone itself does."""
     reasons = [reason_line(t.table, t.state, t.reason) for t in tables if t.reason]
     warned = [f"{t.table}: warning: {warning}" for t in tables for warning in t.warnings]
-    empty = [] if tables or warnings else [EMPTY]
+    empty = [] if tables or warnings else ["The landing zone shows no table."]
     return [*empty, *reasons, *warned, *(f"warning: {warning}" for warning in warnings)]
 
 
