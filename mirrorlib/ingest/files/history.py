@@ -190,9 +190,8 @@ class History:
                 zone, root = zone or plan.zone, _root(plan)
             self._files = _files_in(table, root)
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-            self._count = (
-                0  # there is none, or no good one; the plans are the truth, and are all there
-            )
+            # There is none, or no good one: the plans are the truth, and are all there.
+            self._count = 0
             self._take_over(life)
             return
         self._batch = batch
