@@ -18,6 +18,7 @@ from mirrorlib.events import STOPPED
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
+from mirrorlib.ingest.batch.outcome import cause_of
 from mirrorlib.ingest.files.continued_life import rebuilt_position, refuse_replaced
 from mirrorlib.ingest.files.plan import (
     Files,
@@ -65,22 +66,10 @@ class Next:
     seconds: Mapping[str, float] = field(default_factory=dict)  # that this took, by step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """Why a file stands in the way of its partition folder until it has another *etag*; *error* is a class's name."""
-
-    etag: str
-    reason: str
-    error: str
-
-
-def bars_of(entry: Entry | None) -> dict[str, Bar]:
-    """Hold back the files that voided earlier plans and still lie ahead."""
-    return {
-        cause["file"]: Bar(etag=cause["etag"], reason=cause["reason"], error=cause["error"])
-        for cause in _causes(entry)
-        if cause.get("etag")  # a file that was replaced is read as it is then
-    }
+def bars_of(entry: Entry | None) -> dict[str, Mapping[str, str]]:
+    """Hold back the files that voided earlier plans and still lie ahead, each by its cause."""
+    # A file that was replaced is read as it is then.
+    return {cause["file"]: cause for cause in _causes(entry) if cause.get("etag")}
 
 
 def open_next(
@@ -89,7 +78,7 @@ def open_next(
     standing: Standing,
     opened: OpenedFolder,
     position: Mapping[str, int],
-    bars: dict[str, Bar],
+    bars: dict[str, Mapping[str, str]],
 ) -> Next:
     """Open the next batch; files that cannot be applied are added to *bars*, and what is before them is taken.
 
@@ -130,7 +119,7 @@ def open_next(
         untyped = _untyped_part(work, prepared)
         if prepared.fault is not None:
             file = files[len(prepared.landed)][1]
-            bars[file.name] = _bar_of(file, prepared.fault)
+            bars[file.name] = cause_of(file, prepared.fault)
             if untyped or replaces or not prepared.landed:
                 continue
         if not untyped:
@@ -157,7 +146,10 @@ def _up_to(goal: Mapping[str, int] | None, coming: Next, every: Files) -> tuple[
 
 
 def choose_files(
-    opened: OpenedFolder, position: Mapping[str, int], bars: Mapping[str, Bar], settle: float
+    opened: OpenedFolder,
+    position: Mapping[str, int],
+    bars: Mapping[str, Mapping[str, str]],
+    settle: float,
 ) -> Next:
     """Choose all files that may be applied; a partition folder ends before a file that is barred.
 
@@ -165,16 +157,16 @@ def choose_files(
     whole. And before a file whose number others carry too: nobody can say which one is meant.
     """
     partitions: dict[str, dict[int, StoredFile]] = {}
-    barred: list[tuple[str, Bar]] = []
+    barred: list[Mapping[str, str]] = []
     young: list[StoredFile] = []
     for partition, files in opened.listing.partitions.items():
         kept = partitions[partition] = {}
         for number, file in files.items():
             ahead = number > position.get(partition, 0)
             doubled = opened.listing.doubled.get(file.name)
-            bar = bars.get(file.name) if doubled is None else _bar_of(file, doubled)
-            if ahead and bar is not None and bar.etag == file.etag:
-                barred.append((file.name, bar))
+            bar = bars.get(file.name) if doubled is None else cause_of(file, doubled)
+            if ahead and bar is not None and bar["etag"] == file.etag:
+                barred.append(bar)
                 break
             text = opened.is_text(file.name)
             if ahead and text and is_young(file, opened.listed_at, settle, opened.watched):
@@ -184,8 +176,8 @@ def choose_files(
     run = next_run(replace(opened.listing, partitions=partitions), position)
     coming = Next(position=position, files=run.files, young=young[0] if young else None)
     if barred:
-        name, bar = barred[0]
-        return replace(coming, state="failed", reason=bar.reason, file=name, error=bar.error)
+        name, reason, error = (barred[0][part] for part in ("file", "reason", "error"))
+        return replace(coming, state="failed", reason=reason, file=name, error=error)
     if young:
         name = young[0].name
         reason = (
@@ -213,10 +205,6 @@ def check_replacement(work: Work, coming: Next, prepared: Prepared) -> None:
 def _causes(entry: Entry | None) -> tuple[Mapping[str, str], ...]:
     """Return what voided earlier plans and still lies ahead: file, etag and reason of each, the newest first."""
     return every_cause(entry.done.cause if entry and entry.done else None)
-
-
-def _bar_of(file: StoredFile, fault: MirrorError) -> Bar:
-    return Bar(etag=file.etag, reason=str(fault), error=type(fault).__name__)
 
 
 def _prepare(

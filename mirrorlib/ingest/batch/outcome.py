@@ -24,7 +24,8 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_all
 from mirrorlib.ingest.rows.read import column_values, read_landed
 from mirrorlib.ingest.work import Attempt, Work
-from mirrorlib.journal.entries import Done, Plan, every_cause, now
+from mirrorlib.journal.entries import Done, Plan, PlannedFile, every_cause, now
+from mirrorlib.store import StoredFile
 
 DIRECT = "direct"  # in a commit's facts: Spark has read the landing zone itself, nothing was staged
 _CHECK = re.compile(r"CHECK constraint (?P<name>\S+) (?P<rule>\(.*\)) violated by row")
@@ -85,13 +86,15 @@ def cause_of_void(plan: Plan, fault: MirrorError) -> dict[str, Any]:
     same plan would be made and voided for ever.
     """
     file = next((file for file in plan.files if file.name == fault.file), plan.files[0])
-    return {
-        "file": file.name,
-        # A file that was replaced or removed is not damaged: what is there next may be read at once.
-        "etag": None if isinstance(fault, FileChangedError) else file.etag,
-        "error": type(fault).__name__,
-        "reason": str(fault),
-    }
+    # A file that was replaced or removed is not damaged: what is there next may be read at once.
+    etag = None if isinstance(fault, FileChangedError) else file.etag
+    return {**cause_of(file, fault), "etag": etag}
+
+
+def cause_of(file: PlannedFile | StoredFile, fault: MirrorError) -> dict[str, Any]:
+    """Write down why a file stands in the way of its partition folder until it has another etag."""
+    error = type(fault).__name__
+    return {"file": file.name, "etag": file.etag, "error": error, "reason": str(fault)}
 
 
 def find_damage(source: Source, plan: Plan) -> MirrorError | None:
