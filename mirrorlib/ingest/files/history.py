@@ -179,7 +179,11 @@ class History:
     def _begin(self, life: Life) -> None:
         """Start with the newest checkpoint of a life, or with what it has taken over."""
         self._forget(life)
-        batch, data = self.journal.newest_checkpoint(life) or (0, b"")
+        found = self.journal.newest_checkpoint(life)
+        if found is None:
+            self._take_over(life)
+            return
+        batch, data = found
         try:
             table = pq.read_table(io.BytesIO(data))
             self._count = int(table.schema.metadata[b"count"])
@@ -190,8 +194,7 @@ class History:
                 zone, root = zone or plan.zone, _root(plan)
             self._files = _files_in(table, root)
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-            # There is none, or no good one: the plans are the truth, and are all there.
-            self._count = 0
+            self._count = 0  # the plans are the truth, and are all there
             self._take_over(life)
             return
         self._batch = batch
