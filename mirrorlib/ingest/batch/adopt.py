@@ -106,12 +106,12 @@ def _decode(attempt: Attempt, prepared: Prepared) -> None:
 
 def _are_inserts(attempt: Attempt, prepared: Prepared) -> bool:
     """Say whether the rows are to be inserted without a look, by files that are worth to be kept."""
-    plan, policies = attempt.plan, attempt.plan.policies
-    if policies.snapshots or not is_plain(attempt.source, prepared):
+    plan = attempt.plan
+    if plan.policies.snapshots or plan.bytes < _WORTH_IT * len(plan.files):
         return False
     if any(one.schema.marker is not None or one.rows is not None for one in prepared.landed):
         return False
-    return plan.bytes >= _WORTH_IT * len(plan.files)
+    return is_plain(attempt.source, prepared)
 
 
 def _fits(source: Source, landed: Landed, columns: Columns) -> bool:
