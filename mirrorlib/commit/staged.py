@@ -5,9 +5,11 @@ Whoever writes a Delta table folds to this: the marker fold of a batch, the net 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,3 +40,11 @@ class Staged:
     key_range: tuple[object, object] | None = None
     # Rows by marker name, where they are not those of the files.
     counts: Mapping[str, int] | None = None
+
+
+def count_doubles(rows: DataFrame, keys: Sequence[str]) -> int:
+    """Count the keys that are there more than once."""
+    from pyspark.sql import functions as f
+
+    copies = f.count(f.lit(1)).alias("_mirror_copies")  # a key may be called "count"
+    return rows.groupBy(*map(quote, keys)).agg(copies).where("_mirror_copies > 1").count()

@@ -7,12 +7,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.staged import count_doubles
 from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import find_table, read_table, refer
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.events import emit
-from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.batch.take_over import check_key_columns
 from mirrorlib.ingest.files.continued_life import numbers_of, position_behind
@@ -220,10 +220,8 @@ def _find_mirror(
         raise JournalError(msg, table=str(name), next_step=step)
     refuse_others_table(str(name), lives, found, allow_forgetting=True)
     check_key_columns(str(name), found.columns, keys)
-    names = list(map(quote, spelled_keys(found.columns, keys)))
-    if not names:
-        return ""
-    counted = read_table(spark, ref).groupBy(*names).count().where("count > 1").count()
+    names = spelled_keys(found.columns, keys)
+    counted = count_doubles(read_table(spark, ref), names) if names else 0
     if not counted:
         return ""
     shown = "1 key occurs" if counted == 1 else f"{counted} keys occur"

@@ -1212,6 +1212,17 @@ def test_what_somebody_wrote_while_a_copy_was_written_anew_is_told(
     assert "somebody else has written to the table" in copy.fail()
 
 
+def test_a_key_may_be_called_count(spark: SparkSession, tmp_path: Path) -> None:
+    """As what is counted is by Spark; one that comes twice is refused all the same."""
+    source = Source(spark, tmp_path, "count bigint, v string")
+    source.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')")
+    copy = Receiver(source, "current", ["count"])
+    copy.take()
+    source.run("INSERT INTO {t} VALUES (2, 'c')")
+    copy.rewind(None)
+    assert "a key occurs more than once" in copy.fail()
+
+
 @pytest.mark.thorough
 def test_keys_that_are_no_utf8_are_keys(spark: SparkSession, tmp_path: Path) -> None:
     """Spark's text is bytes."""

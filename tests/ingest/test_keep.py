@@ -306,3 +306,14 @@ def test_a_kept_table_knows_its_zone_by_what_was_appended(
 
     assert ("current", 2) == (found.state, found.position), found.reason
     assert [(1, "a"), (2, "b")] == values(spark, target)
+
+
+@pytest.mark.thorough
+def test_a_key_may_be_called_count(spark: SparkSession, zone: ZoneWriter, target: str) -> None:
+    """As what is counted is by Spark."""
+    put(zone, number(1), [{"count": 1, "v": "a"}, {"count": 1, "v": "b"}], 1)
+    append(spark, zone, target)
+    declare(zone, keyColumns=["count"])
+    told: list[str] = []
+    mirrorlib.reset(spark, target, "plain", keep=True, warn=told.append)
+    assert ["1 key occurs in several"] == [text[:23] for text in told]

@@ -168,9 +168,9 @@ def test_a_first_load_of_updates_is_staged_only_where_a_key_comes_again(
     looks: int,
 ) -> None:
     """Where none does, Spark writes the rows from where they lie; keys that grow are not even shuffled."""
-    looked, real = [], stage.has_doubles
+    looked, real = [], stage.count_doubles
     monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
-    monkeypatch.setattr(stage, "has_doubles", lambda *some: looked.append(1) or real(*some))
+    monkeypatch.setattr(stage, "count_doubles", lambda *some: looked.append(1) or real(*some))
     table = zone.table("t", keys=["count"])
     table.file([{"count": 1, "v": "a"}, {"count": 2, "v": "b"}], [4, 0])
     table.file([{"count": key, "v": f"{at}"} for at, key in enumerate(keys)], [1, 4])

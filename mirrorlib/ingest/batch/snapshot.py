@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.difference import difference
 from mirrorlib.commit.stage import stage_frame
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged, count_doubles
 from mirrorlib.delta.columns import Columns, find_column
 from mirrorlib.delta.table import TableRef, read_table
 from mirrorlib.errors import ForeignWriteError, SnapshotError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is, stage_nothing
-from mirrorlib.ingest.batch.stage import has_doubles, read_whole, stage_inserts
+from mirrorlib.ingest.batch.stage import read_whole, stage_inserts
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.read import check_identities
@@ -51,7 +51,7 @@ def stage_snapshot(attempt: Attempt, stage: Stage, prepared: Prepared, *, replac
     work, source, newest = attempt.work, attempt.source, prepared.newest
     keys = newest.keys(source.policies)
     rows = read_frame(stage, source, newest, ordered=False)
-    if replaces and keys and has_doubles(rows, keys):
+    if replaces and keys and count_doubles(rows, keys):
         _check_doubles(stage, source, newest)
     if not replaces:
         changes = _compare(work, newest, rows, newest.growth.columns, keys)
@@ -116,7 +116,7 @@ def _differ(
 ) -> tuple[DataFrame, tuple[str, ...]]:
     """Compare by keys where both sides have each once, else all columns."""
     table = read_table(stage.spark, ref).select(*map(quote, rows.columns))
-    if keys and (has_doubles(rows, keys) or has_doubles(table, keys)):
+    if keys and (count_doubles(rows, keys) or count_doubles(table, keys)):
         keys = ()
     return _compare_rows(table, rows, keys, null_keys=True), tuple(keys or rows.columns)
 
@@ -210,7 +210,7 @@ def _count(
     lost = deleted
     if not keys:
         deleted, lost = before + added - rows, max(before - rows, 0)
-    elif rows - added != before - deleted or has_doubles(changes.where(f.col(OP) == ADD), keys):
+    elif rows - added != before - deleted or count_doubles(changes.where(f.col(OP) == ADD), keys):
         _check_doubles(stage, source, newest)
         msg = "the table has a key in more than one row, or was written to while it was compared with a snapshot"
         step = f"Run again; if it stays, start the table over: mirrorlib reset TARGET {work.table}"

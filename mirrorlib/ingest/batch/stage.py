@@ -7,7 +7,7 @@ never pass through this process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.commit.stage import stage_frame, staged_table
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged, count_doubles
 from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.sessions import ARROW_FRAMES, file_reader, spark_generation
-from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.fold import fold_frame, fold_partially, fold_rows
 from mirrorlib.ingest.batch.open_batch import Prepared, rows_of
 from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is
@@ -87,17 +86,7 @@ def _comes_once(stage: Stage, source: Source, prepared: Prepared) -> bool:
     if join_spans([landed.key_span for landed in prepared.landed]) is not None:
         return True  # they grow from row to row
     rows = read_frame(stage, source, prepared, ordered=False)
-    return not has_doubles(rows, prepared.keys(source.policies))
-
-
-def has_doubles(rows: DataFrame, keys: Sequence[str]) -> bool:
-    """Say whether some key is there twice."""
-    from pyspark.sql import functions as f
-
-    copies = f.count(f.lit(1)).alias("_mirror_copies")  # a key may be called "count"
-    groups = rows.groupBy(*map(quote, keys)).agg(copies)
-    # Not by isEmpty, which looks at one partition after the other.
-    return (groups.agg(f.max("_mirror_copies")).collect()[0][0] or 0) > 1
+    return not count_doubles(rows, prepared.keys(source.policies))
 
 
 def _read_folded(stage: Stage, source: Source, prepared: Prepared) -> DataFrame:

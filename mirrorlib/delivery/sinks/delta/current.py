@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 from mirrorlib.commit.difference import NET, NEW, ops_of_counts
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.commit.stage import staged_table
-from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
+from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG, count_doubles
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.merge import merge_counts, merge_rows, rows_like, stage_rows
@@ -54,7 +54,7 @@ def _replace(work: WindowWork) -> None:
 
 
 def _check_unique(work: WindowWork, rows: DataFrame) -> None:
-    if rows.groupBy(*map(quote, work.keys)).count().where("count > 1").limit(1).collect():
+    if count_doubles(rows, work.keys):
         raise work.twice()
 
 
