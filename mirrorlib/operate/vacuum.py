@@ -7,6 +7,7 @@ every consumer is asked first.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import FILE_RETENTION
 from mirrorlib.delta.sessions import configured, read_conf
 from mirrorlib.delta.trouble import as_mirror_error
+from mirrorlib.derived.place import find_place
 from mirrorlib.errors import JournalError, StoreError, printable
 from mirrorlib.feed.proof import CLOCKS, retention_of
 from mirrorlib.journal.registry import Registry, registries
@@ -134,7 +136,11 @@ def vacuum_tables(
                     "Let them catch up, drop them (mirrorlib consumers), or vacuum with --force."
                 )
                 return replace(told, state="refused", reason=f"{told.reason}. {advice}")
-            return replace(told, files=_vacuum(spark, table, kept, dry_run=dry_run))
+            held = find_place(spark, address, state=state).hold(
+                spark
+            )  # it commits that it was there
+            with contextlib.nullcontext() if dry_run else held:
+                return replace(told, files=_vacuum(spark, table, kept, dry_run=dry_run))
         except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
             error = as_mirror_error(exc, printable(name))
             return Vacuumed(table=name, state="failed", reason=str(error))
