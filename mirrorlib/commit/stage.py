@@ -69,12 +69,12 @@ def column_statistics(footers: Iterable[Any], name: str) -> list[Any]:
     """Return the statistics of a column, a row group at a time; None for none."""
     found: list[Any] = []
     for footer in footers:
+        paths = [footer.schema.column(number).path for number in range(len(footer.schema))]
+        # A field b of a column a has the path of a column a.b.
+        number = paths.index(name) if paths.count(name) == 1 else None
         for place in range(footer.num_row_groups if footer.num_rows else 0):
             group = footer.row_group(place)
-            columns = [group.column(number) for number in range(group.num_columns)]
-            mine = [column for column in columns if column.path_in_schema == name]
-            # A field b of a column a has the path of a column a.b.
-            found.append(mine[0].statistics if len(mine) == 1 else None)
+            found.append(None if number is None else group.column(number).statistics)
     return found
 
 
