@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FILES = 4
-_UPKEEP = {"none": "", "OPTIMIZE": "OPTIMIZE {}", "ZORDER": "OPTIMIZE {} ZORDER BY (id)"}
+_UPKEEP = {  # the statement, and the bytes of a file where these are not Delta's 1 GB
+    "none": ("", None),
+    "1 GB": ("OPTIMIZE {}", None),
+    "32 MB": ("OPTIMIZE {}", 32 << 20),
+}
 _CHANGES = {  # the share of the rows, and the newest share of the keys that they lie in
     "1 % of random keys": (0.01, 1.0),
     "1 % of the newest 2 % of the keys": (0.01, 0.02),
@@ -65,15 +69,15 @@ def main() -> None:
         first, last = statistics.median(took[tenth : 2 * tenth]), statistics.median(took[-tenth:])
         print(f"a batch: {first:.2f} s at first, {last:.2f} s at last", flush=True)
         kept = {}
-        for name, statement in _UPKEEP.items():
+        for name, (statement, size) in _UPKEEP.items():
             kept[name] = folder / f"aged-{name}"
             shutil.copytree(aged, kept[name])
-            took = (
-                [timed(spark.sql, statement.format(f"delta.`{kept[name]}/orders`"))]
-                if statement
-                else [0]
-            )
-            print(f"{name}: {took[0]:.1f} s", flush=True)
+            session = spark.newSession()
+            for bound in ("min", "max") if size else ():
+                session.conf.set(f"spark.databricks.delta.optimize.{bound}FileSize", str(size))
+            if statement:
+                spent = timed(session.sql, statement.format(f"delta.`{kept[name]}/orders`"))
+                print(f"{name}: {spent:.1f} s", flush=True)
         for title, (share, newest) in _CHANGES.items():
             changes = make_changes(given.rows, int(given.rows * share), newest=newest, salt=10**6)
             write_file(zone / "orders", _FILES + given.batches + 1, changes)

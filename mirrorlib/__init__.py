@@ -5,14 +5,14 @@ stands, `ledger` how it came there (`write_ledger` keeps that in tables), `overv
 that at once, as a page, `verify` whether it holds what its files come to, `where_is` where a file went or a key's rows
 are from, `reset` begins a table anew;
 `read_feed` and `stream_feed` give what changed in a table and `enable_feed` and `enable_by_default` let it be
-recorded; `export` delivers it to `consumers`, and `vacuum` leaves them what they have still to read; `register_sources`
-lets SQL read feeds and landing zones, and `stream_apply` is `apply` as a streaming query; `watch` runs
-`apply` or `export` again and again, `listen` passes on what happens; `LandingZoneWriter` publishes into a landing zone
-and `check` reviews one; `key_by` says what the keys of a changelog are, `keys_of` which of them are still
-true after any transformation and `explain_keys` why, `current_view` and `maintain_current_view` resolve
-it, `untag` goes before Spark's own writers; `derive` makes tables of tables, `lineage` says where each comes
-from, and `read_table` reads one with its keys; `local_spark` starts a Spark session on this machine. Every name
-is imported when it is first used: importing this package costs nothing and needs no Spark.
+recorded; `export` delivers it to `consumers`, and `vacuum` leaves them what they have still to read; `optimize`
+keeps batches fast; `register_sources` lets SQL read feeds and landing zones, and `stream_apply` is `apply` as a
+streaming query; `watch` runs `apply` or `export` again and again, `listen` passes on what happens;
+`LandingZoneWriter` publishes into a landing zone and `check` reviews one; `key_by` says what the keys of a changelog
+are, `keys_of` which of them are still true after any transformation and `explain_keys` why, `current_view` and
+`maintain_current_view` resolve it, `untag` goes before Spark's own writers; `derive` makes tables of tables, `lineage`
+says where each comes from, and `read_table` reads one with its keys; `local_spark` starts a Spark session on this
+machine. Every name is imported when it is first used: importing this package costs nothing and needs no Spark.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from mirrorlib.operate.ledger import read_ledger as ledger
     from mirrorlib.operate.lineage import LineageReport, lineage
     from mirrorlib.operate.listeners.listen import listen
+    from mirrorlib.operate.optimize import optimize_tables as optimize
     from mirrorlib.operate.overview import Overview
     from mirrorlib.operate.overview import read_overview as overview
     from mirrorlib.operate.rounds import watch
@@ -170,6 +171,7 @@ __all__ = [
     "listen",
     "local_spark",
     "maintain_current_view",
+    "optimize",
     "overview",
     "plan",
     "propagate",

@@ -58,6 +58,7 @@ _COMMANDS = {
     "export": ("export", "deliver what changed to a consumer"),
     "consumers": ("export", "show who is delivered to, and how far each has come"),
     "vacuum": ("export", "remove files that nobody needs any more"),
+    "optimize": ("export", "put the rows of many small files into few, so that batches stay fast"),
     "lineage": ("operate", "show where tables come from and go to, with the keys on each way"),
     "verify": ("operate", "compare tables with what their landing files come to"),
     "check": ("landing", "review a landing zone as a strict reader"),

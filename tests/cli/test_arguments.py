@@ -31,6 +31,7 @@ CALLS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "export": (mirrorlib.export, {"watch", "no_key"}),
     "consumers": (mirrorlib.consumers, {"drop", "rewind", "to"}),
     "vacuum": (mirrorlib.vacuum, set()),
+    "optimize": (mirrorlib.optimize, set()),
     "enable-feed": (mirrorlib.enable_feed, {"target"}),
     "fabric-items": (write_items, {"out"}),
 }

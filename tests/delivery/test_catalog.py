@@ -62,6 +62,9 @@ def test_a_consumer_s_whole_life_in_a_catalog(
     assert (0, "current") == health()
     code, told = run("vacuum", "--dry-run")
     assert (0, "ready") == (code, json.loads(told)["tables"][0]["state"])
+    code, told = run("optimize")
+    assert {"failed"}.isdisjoint(one["state"] for one in json.loads(told)["tables"]), told
+    assert (0, "current") == (code, health()[1])
     assert 0 == run("consumers", "--rewind", "lake", "--to", "snapshot")[0]
     assert (0, "behind") == health()
     assert 0 == run("export", *export)[0]
