@@ -1,8 +1,8 @@
 """Show what upkeep does for a mirror after many batches: `python benchmarks/upkeep.py`.
 
-A table takes batches of random changes, one after the other. Then copies of it get no upkeep, `OPTIMIZE`, or
-`OPTIMIZE … ZORDER BY` its key, and each takes the same larger changes: of random keys, of the newest, of a few
-of these. All copies must end equal.
+A table takes batches of random changes, one after the other. Then copies of it get no upkeep, Delta's `OPTIMIZE`, or
+that with the files of `mirrorlib optimize`, and each takes the same changes: of random keys, of the newest, of a few of
+these. All copies must end equal.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ VACUUM = Command(
 )
 OPTIMIZE = Command(
     more="Every batch leaves small files and rows that are marked as deleted, and the next one has to read them: after "
-    "some hundred batches a table takes twice as long. Run it now and then, as once a night. It changes no row, and "
+    "some hundred batches it takes up to twice as long. Run it now and then, as once a night. It changes no row, and "
     "consumers are given nothing for it. What it has replaced is removed by vacuum.",
     arguments={**TARGET, **TABLES},
     run=_optimize,
