@@ -8,15 +8,16 @@ Or a root's tables by names and globs, see `find_tables`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG
-from mirrorlib.errors import FeedError, StoreError, first_line
+from mirrorlib.delta.trouble import as_mirror_error
+from mirrorlib.errors import FeedError, StoreError, first_line, printable
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName, matches
 from mirrorlib.store import PathOrUrl, Store, open_store
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 # Kept by `operate.book`, often beside mirrors.
 LEDGER, EVENTS = "mirrorlib_ledger", "mirrorlib_events"
+_Done = TypeVar("_Done")
 _DETAILS = "# Detailed Table Information"
 
 
@@ -135,6 +137,22 @@ def find_tables(
     names = sorted(row["tableName"] for row in rows if not row["isTemporary"])
     found = [(name, f"{schema}.{quote(name)}") for name in names if asked(name)]
     return [(name, address) for name, address in found if _may_be_delta(spark, address)]
+
+
+def act_on_tables(
+    found: Iterable[tuple[str, str]], act: Callable[[str, str], _Done], fail: Callable[..., _Done]
+) -> tuple[_Done, ...]:
+    """Do something to each table that was found, by its name and address; one's trouble is not its neighbours'.
+
+    What does not go well is told by *fail*, which is given the *table* and the *reason*.
+    """
+    done: list[_Done] = []
+    for name, address in found:
+        try:
+            done.append(act(name, address))
+        except Exception as exc:  # noqa: BLE001  # as said
+            done.append(fail(table=name, reason=str(as_mirror_error(exc, printable(name)))))
+    return tuple(done)
 
 
 def _may_be_delta(spark: SparkSession, address: str) -> bool:

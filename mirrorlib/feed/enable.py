@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mirrorlib.delta.address import find_feed_table, find_tables
+from mirrorlib.delta.address import act_on_tables, find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import FEED, FEED_DAYS, feed_properties, set_properties
 from mirrorlib.delta.sessions import set_conf
-from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import FeedError, printable
+from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.proof import duration_of, retention_of
 from mirrorlib.identifiers import fold_name, quote
@@ -94,15 +94,12 @@ def enable_feed(
     if days is not None:
         _check_days(days)
     place = os.fspath(place)
-    chosen = find_tables(spark, place, catalog, tables)
-    found = []
-    for name, address in chosen:
-        try:
-            found.append(_switch_on(spark, name, address, days))
-        except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-            error = as_mirror_error(exc, printable(name))
-            found.append(Enabled(table=name, state="refused", reason=str(error)))
-    return EnableReport(place=place, tables=tuple(found))
+    done = act_on_tables(
+        find_tables(spark, place, catalog, tables),
+        lambda name, address: _switch_on(spark, name, address, days),
+        partial(Enabled, state="refused"),
+    )
+    return EnableReport(place=place, tables=done)
 
 
 def enable_by_default(spark: SparkSession, *, days: int = FEED_DAYS) -> None:

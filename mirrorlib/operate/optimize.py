@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mirrorlib.delta.address import find_tables
+from mirrorlib.delta.address import act_on_tables, find_tables
 from mirrorlib.delta.sessions import configured, lend_session
-from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.derived.place import find_place
-from mirrorlib.errors import printable
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report
@@ -91,17 +90,13 @@ def optimize_tables(
 
     def optimize(name: str, address: str) -> Optimized:
         began = time.perf_counter()
-        try:
-            table = find_place(spark, address, state=state)
-            with (
-                table.hold(spark),
-                lend_session(spark) as session,
-                configured(session, {}, _FASTER),
-            ):
-                (told,) = session.sql(f"OPTIMIZE {table.ref.sql}").collect()
-        except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-            error = as_mirror_error(exc, printable(name))
-            return Optimized(table=name, state="failed", reason=str(error))
+        table = find_place(spark, address, state=state)
+        with (
+            table.hold(spark),
+            lend_session(spark) as session,
+            configured(session, {}, _FASTER),
+        ):
+            (told,) = session.sql(f"OPTIMIZE {table.ref.sql}").collect()
         replaced, written = told["metrics"]["numFilesRemoved"], told["metrics"]["numFilesAdded"]
         return Optimized(
             table=name,
@@ -112,4 +107,5 @@ def optimize_tables(
         )
 
     found = find_tables(spark, place.place, catalog, tables)
-    return OptimizeReport(target=place.shown, tables=tuple(optimize(*each) for each in found))
+    done = act_on_tables(found, optimize, partial(Optimized, state="failed"))
+    return OptimizeReport(target=place.shown, tables=done)

@@ -11,18 +11,17 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mirrorlib.delivery.consumers import tell_horizon
 from mirrorlib.delta.actions import FeedCommit
-from mirrorlib.delta.address import FeedTable, find_feed_table, find_tables
+from mirrorlib.delta.address import FeedTable, act_on_tables, find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import FILE_RETENTION
 from mirrorlib.delta.sessions import configured, read_conf
-from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.derived.place import find_place
-from mirrorlib.errors import JournalError, StoreError, printable
+from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.feed.proof import CLOCKS, retention_of
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import version_given
@@ -112,41 +111,34 @@ def vacuum_tables(
     own, elsewhere = registries(open_store(place.state)), cache(_elsewhere)
 
     def vacuum(name: str, address: str) -> Vacuumed:
-        try:
-            table = find_feed_table(spark, address, shown=name)
-            streams = [each for each in own if each.table == table.shown]
-            for root, below in targets_above(table.location):
-                folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
-                if folder != place.state:
-                    streams += [each for each in elsewhere(folder) if each.table == below]
-            kept = (
-                timedelta(hours=hours)
-                if hours is not None
-                else retention_of(table.commits, FILE_RETENTION)
-            )
-            losers = _losers(table.commits, streams, datetime.now(UTC) - kept + CLOCKS)
-            told = Vacuumed(
-                table=name,
-                state="ready" if dry_run else "vacuumed",
-                losers=tuple(losers),
-                reason="; ".join(losers.values()),
-            )
-            if losers and not force:
-                advice = (
-                    "Let them catch up, drop them (mirrorlib consumers), or vacuum with --force."
-                )
-                return replace(told, state="refused", reason=f"{told.reason}. {advice}")
-            held = find_place(spark, address, state=state).hold(
-                spark
-            )  # it commits that it was there
-            with contextlib.nullcontext() if dry_run else held:
-                return replace(told, files=_vacuum(spark, table, kept, dry_run=dry_run))
-        except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-            error = as_mirror_error(exc, printable(name))
-            return Vacuumed(table=name, state="failed", reason=str(error))
+        table = find_feed_table(spark, address, shown=name)
+        streams = [each for each in own if each.table == table.shown]
+        for root, below in targets_above(table.location):
+            folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
+            if folder != place.state:
+                streams += [each for each in elsewhere(folder) if each.table == below]
+        kept = (
+            timedelta(hours=hours)
+            if hours is not None
+            else retention_of(table.commits, FILE_RETENTION)
+        )
+        losers = _losers(table.commits, streams, datetime.now(UTC) - kept + CLOCKS)
+        told = Vacuumed(
+            table=name,
+            state="ready" if dry_run else "vacuumed",
+            losers=tuple(losers),
+            reason="; ".join(losers.values()),
+        )
+        if losers and not force:
+            advice = "Let them catch up, drop them (mirrorlib consumers), or vacuum with --force."
+            return replace(told, state="refused", reason=f"{told.reason}. {advice}")
+        held = find_place(spark, address, state=state).hold(spark)
+        with contextlib.nullcontext() if dry_run else held:  # VACUUM commits that it was there
+            return replace(told, files=_vacuum(spark, table, kept, dry_run=dry_run))
 
     found = find_tables(spark, place.place, catalog, tables)
-    return VacuumReport(target=place.shown, tables=tuple(vacuum(*each) for each in found))
+    done = act_on_tables(found, vacuum, partial(Vacuumed, state="failed"))
+    return VacuumReport(target=place.shown, tables=done)
 
 
 def _elsewhere(state: str) -> list[Registry]:
