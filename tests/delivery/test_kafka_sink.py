@@ -401,6 +401,7 @@ sends.send_window(rows, window_headers(stream, 9, "changes"), record)
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_process_leaves_nothing(broker: Any) -> None:
     """Killed before its commit, position record and all; the next to ask is told the truth at once."""
     sink, stream = open_sink(f"//{broker.address}/killed", ""), a_stream("killed")

@@ -522,6 +522,7 @@ def test_only_a_feed_is_taken_for_one(spark: SparkSession) -> None:
         key_feed(feed, "id")
 
 
+@pytest.mark.thorough
 def test_nested_columns_are_kept(spark: SparkSession, view: str) -> None:
     """Those that the table is made with, and those that come later."""
     columns = (

@@ -53,7 +53,9 @@ def run_command(line: str) -> int | str | None:
         return ended.code
 
 
-@pytest.mark.thorough("streaming", "verify", "where-is", "rebuild")
+@pytest.mark.thorough(
+    "events", "keep-tables-fast", "move-a-zone", "rebuild", "status-page", "streaming", "verify", "where-is"
+)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(
     spark: SparkSession, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -103,6 +103,7 @@ def count_rows(frame: DataFrame) -> Counter[str]:
     return Counter(row[0] for row in frame.selectExpr("to_csv(struct(*))").collect())
 
 
+@pytest.mark.thorough("padded", "nested", "metadata")
 @pytest.mark.parametrize(
     "columns, properties",
     [
@@ -441,6 +442,7 @@ def test_keys_that_somebody_else_may_have_doubled_are_compared_in_full(
     assert "_mirror_first" not in explained(read_net(spark, table, 0, VERSIONS + 1))
 
 
+@pytest.mark.thorough
 def test_images_that_do_not_lie_side_by_side_are_compared_in_full(
     spark: SparkSession, tmp_path: Path
 ) -> None:

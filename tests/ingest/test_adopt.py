@@ -122,7 +122,7 @@ def constrained(mirror: Mirror) -> None:
     mirror.table.file([{"id": 70, "v": "x"}], number=3)
 
 
-@pytest.mark.thorough("narrow", "constrained")
+@pytest.mark.thorough("narrow", "packed", "constrained")
 @pytest.mark.parametrize("publish", [narrow, marked, packed, constrained])
 def test_what_does_not_fit_is_read(mirror: Mirror, publish: Callable[[Mirror], None]) -> None:
     """By Spark, as ever; the table holds the row all the same."""
@@ -149,6 +149,7 @@ def test_rows_that_may_meet_others_are_read(mirror: Mirror, policy: dict[str, An
     assert "adopt" not in kinds(mirror.run(**policy))
 
 
+@pytest.mark.thorough
 def test_a_name_that_needs_column_mapping_is_read(fresh: Mirror) -> None:
     """Its files name columns by what they are mapped to."""
     fresh.publish([{"id": 1, "a b": "x"}])

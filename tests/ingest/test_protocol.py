@@ -232,6 +232,7 @@ def test_a_file_replaced_while_spark_appends_it_is_told(mirror: Mirror) -> None:
     assert "may be in it either way" in report.reason
 
 
+@pytest.mark.thorough("False")
 @pytest.mark.usefixtures("by_spark")
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_table_in_doubt_stays_so_until_it_is_reset(
@@ -855,7 +856,7 @@ def test_a_reset_that_is_killed_anywhere_is_carried_to_its_end(mirror: Mirror) -
 # Other people's writes
 
 
-@pytest.mark.thorough("INSERT*", "MERGE*", "ALTER*", "DELETE FROM {t}-*", "UPDATE*")
+@pytest.mark.thorough("INSERT*", "MERGE*", "ALTER*", "DELETE FROM {t}-*", "UPDATE*", "RESTORE*")
 @pytest.mark.parametrize(
     "statement, words",
     [

@@ -101,6 +101,7 @@ def test_a_run_that_was_killed_has_said_what_the_table_is_for(fresh: Mirror, ste
     assert (set(), "plain") == detail(fresh)
 
 
+@pytest.mark.thorough
 def test_a_table_that_was_reset_is_plain_as_before(fresh: Mirror) -> None:
     """Its content is replaced, and its property stays; so does what later batches do."""
     publish_types(fresh, pa.int16())

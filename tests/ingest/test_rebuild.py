@@ -87,6 +87,7 @@ def test_nothing_but_what_differs_changes(
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_row_that_differs_is_one_update(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -360,6 +361,7 @@ def test_rows_that_are_gone_are_not_given_back(fresh: Mirror) -> None:
     mirror.assert_holds()
 
 
+@pytest.mark.thorough
 def test_other_columns_are_replaced_whole(fresh: Mirror) -> None:
     """As by a reset; there is nothing then that could be undone by what differs."""
     mirror = damaged(fresh)

@@ -213,6 +213,7 @@ def test_text_that_was_moved_away_is_read_where_it_lies(
     assert ["orders.json"] == [path.name for path in kept.iterdir()]
 
 
+@pytest.mark.thorough("options0-2")
 @pytest.mark.parametrize(
     "options, files", [({"conditional_updates": True}, 2), ({"snapshots": True}, 1)]
 )
