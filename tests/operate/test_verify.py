@@ -14,6 +14,7 @@ import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.operate.verify import tables as verify_tables
+from mirrorlib.operate.verify.compare import Sides, as_found
 from mirrors import Mirror
 from test_apply_property import CUTS, apply_in_two
 from zones import ZoneWriter
@@ -39,6 +40,28 @@ def named(report: mirrorlib.VerifyReport, table: str) -> Named:
 def states(report: mirrorlib.VerifyReport) -> dict[str, str]:
     """Give the state of each table."""
     return {table.table: table.state for table in report.tables}
+
+
+@pytest.mark.parametrize("kind", ["bigint", "int"])
+def test_keys_that_differ_are_found_wherever_they_lie(spark: SparkSession, kind: str) -> None:
+    """Around every place where a range of keys ends, and beyond the ends of what is found."""
+    keys = [-(1 << 24) - 1, -(1 << 24), -4097, -4096, -1, 0, 4095, 4096, (1 << 24) + 5]
+    wanted = [(key, key) for key in keys]
+    found = [(key, None if key % 2 else key) for key in keys[1:-1]]
+    columns = f"id {kind}, v bigint"
+    sides = Sides(
+        begun=spark.createDataFrame(wanted, columns),
+        found=as_found(spark.createDataFrame(found, columns)),
+        columns=("id", "v"),
+        keys=("id",),
+        sample=1,
+    )
+
+    told = sides.compare()
+
+    differing = {change.before["id"] for change in told.changes if change.before}
+    assert {*(key for key in keys if key % 2), keys[0], keys[-1]} == differing
+    assert (9, 7, False) == (told.expected, told.found, told.more)
 
 
 def test_one_changed_row_is_found_and_named(

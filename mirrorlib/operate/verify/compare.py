@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
+from itertools import chain, product
 from typing import TYPE_CHECKING, cast
 
 from mirrorlib.commit.staged import SET
@@ -30,9 +30,11 @@ SIDE = "_mirror_side"  # -1 for a row that is found, 1 for one that takes such a
 _WANTED, _HASH, _BUCKET = "_mirror_wanted", "_mirror_hash", "_mirror_bucket"
 _TOUCHED = "_mirror_touched"  # the hash of a key to which something came
 _HALVES = ("_mirror_low", "_mirror_high")
-_BUCKETS = 4096
-_BITS = 12  # so many keys in a row share a bucket, as a power of two
-_MOST_RANGES, _FEW_RANGES = 10_000_000, 64  # of keys: that are looked through, and that are read by
+_ENDS = 5  # behind a bucket and its four sums
+_BITS = 12
+_BUCKETS = 1 << _BITS  # and so many keys in a row share one
+_PLACES = range(_BITS, 64, _BITS)  # of the digits of a key, whose sum without carry is its bucket
+_FEW_RANGES = 64  # of keys, that are read by
 _LOOKED_AT = 200_000  # rows of both sides, in buckets that differ
 _NAMED = 10  # keys that differ
 
@@ -141,10 +143,10 @@ def _sum_up(begun: DataFrame) -> DataFrame:
     return summed.selectExpr(_BUCKET, _TOUCHED, *each, nth)
 
 
-def _add_up(sides: Iterable[Iterable[Row]]) -> dict[int, tuple[int, ...]]:
-    """Add up what sides say of each bucket, which they name first."""
+def _add_up(rows: Iterable[Row]) -> dict[int, tuple[int, ...]]:
+    """Add up what two sides say of each bucket, which they name first; behind the sums may stand its ends."""
     told: dict[int, tuple[int, ...]] = {}
-    for bucket, *sums in chain.from_iterable(sides):
+    for bucket, *sums in (row[:_ENDS] for row in rows):
         told[bucket] = tuple(map(operator.add, told.get(bucket, (0,) * len(sums)), sums))
     return told
 
@@ -184,15 +186,16 @@ class Sides:
 
     def compare(self) -> Compared:
         """Compare by sums of hashes in the bucket of each key, or of each row, and rows of those that differ."""
-        with ThreadPoolExecutor(
-            2
-        ) as pool:  # while one side waits for its small jobs, the other works
-            told = _add_up(pool.map(lambda sums: sums.collect(), self._sums()))
+        # While one side waits for its small jobs, the other works.
+        with ThreadPoolExecutor(2) as pool:
+            found, wanted = pool.map(lambda sums: sums.collect(), self._sums())
+        told = _add_up(chain(found, wanted))
         expected, net = (sum(row[place] for row in told.values()) for place in (0, 1))
         differing = sorted(bucket for bucket, row in told.items() if any(row[1:]))
         each = max(1, (2 * expected - net) // max(len(told), 1))
         looked = differing[: max(1, _LOOKED_AT // each)]
-        first, more = self._first(looked) if looked else ((), False)
+        ends = [key for row in found for key in row[_ENDS:] if key is not None]
+        first, more = self._first(looked, ends) if looked else ((), False)
         return Compared(
             expected=expected,
             found=expected - net,
@@ -201,17 +204,19 @@ class Sides:
         )
 
     def _sums(self) -> Iterator[DataFrame]:
-        """Sum up each side by bucket: rows that have to be there, what they are more than those found, and hashes."""
+        """Sum up each side by bucket: rows that have to be there, what they are more than those found, and hashes.
+
+        The first, of those found, have each bucket's least and greatest key, too, where rows lie together by it.
+        """
         from pyspark.sql import functions as f
 
         sums = [f.sum(name) for name in (_WANTED, SIDE, *_HALVES)]
-        found = self._hashed(self.found).select(
-            _BUCKET,
-            f.lit(0).cast("long").alias(_WANTED),
-            f.col(SIDE).cast("long"),
-            *((f.col(SIDE) * f.col(half)).alias(half) for half in _HALVES),
-        )
-        yield found.groupBy(_BUCKET).agg(*sums)
+        key, side = self._range_key(), f.col(SIDE).cast("long")
+        ends = [] if key is None else [f.min(key), f.max(key)]
+        found = self._hashed(self.found)
+        signed = {half: side * f.col(half) for half in _HALVES}
+        found = found.withColumns({**signed, SIDE: side, _WANTED: f.lit(0).cast("long")})
+        yield found.groupBy(_BUCKET).agg(*sums, *ends)
         wanted = self._wanted_sums().withColumn(SIDE, f.col(_WANTED))
         yield wanted.groupBy(_BUCKET).agg(*sums)
 
@@ -275,25 +280,31 @@ class Sides:
             return f.lit(True)  # noqa: FBT003  # a column
         return _bucket_of(self._key()) < max(round(self.sample * _BUCKETS), 1)
 
-    @property
-    def _is_ranged(self) -> bool:
-        """Say whether keys are whole numbers: then those near each other share a bucket, whose rows lie together."""
+    def _range_key(self) -> Column | None:
+        """Give a key that is a whole number: of that, neighbours share a bucket, as their rows lie together."""
+        from pyspark.sql import functions as f
+
         kinds = [self.found.schema[key].dataType.typeName() for key in self.keys]
-        return len(kinds) == 1 and kinds[0] in {"byte", "short", "integer", "long"}
+        is_ranged = len(kinds) == 1 and kinds[0] in {"byte", "short", "integer", "long"}
+        return f.col(quote(self.keys[0])).cast("long") if is_ranged else None
 
     def _bucket(self) -> Column:
         from pyspark.sql import functions as f
 
-        if not self._is_ranged:
+        key = self._range_key()
+        if key is None:
             return _bucket_of(self._key())
-        return _bucket_of(f.xxhash64(f.shiftright(f.col(quote(self.keys[0])).cast("long"), _BITS)))
+        digits = [f.shiftright(f.coalesce(key, f.lit(0)), place) for place in _PLACES]
+        return reduce(lambda one, other: one.bitwiseXOR(other), digits).bitwiseAND(_BUCKETS - 1)
 
-    def _first(self, buckets: Sequence[int]) -> tuple[tuple[Change, ...], bool]:
+    def _first(
+        self, buckets: Sequence[int], ends: Sequence[int]
+    ) -> tuple[tuple[Change, ...], bool]:
         """Find the first rows in some buckets that one side alone has, two of one key as an update; are there more?"""
         from pyspark.sql import functions as f
 
         names = [quote(name) for name in self.columns]
-        only = self._bucket().isin(*buckets) & self._is_sampled() & self._in_ranges(buckets)
+        only = self._bucket().isin(*buckets) & self._is_sampled() & self._in_ranges(buckets, ends)
         wanted = self._wanted(only).select(*names, f.lit(1).alias(SIDE))
         both = wanted.unionByName(self.found.where(only).select(*names, SIDE))
         net = both.groupBy(*names).agg(f.sum(SIDE).alias(SIDE)).where(f.col(SIDE) != 0)
@@ -306,24 +317,21 @@ class Sides:
         found = first_changes(told, "", self.keys, _NAMED)
         return found.changes, found.more
 
-    def _in_ranges(self, buckets: Sequence[int]) -> Column:
-        """Say where the keys of some buckets lie, so that readers pass over files, as far as few ranges say it."""
+    def _in_ranges(self, buckets: Sequence[int], ends: Sequence[int]) -> Column:
+        """Say where keys of some buckets may lie, so that readers pass over files, as far as few ranges say it.
+
+        Between the *ends* of all that were found, each bucket has one range in so many as there are buckets.
+        """
         from pyspark.sql import functions as f
 
-        anywhere = f.lit(True)  # noqa: FBT003  # a column
-        if not self._is_ranged:
-            return anywhere
-        key = f.col(quote(self.keys[0]))
-        least, most = self.found.agg(f.min(key), f.max(key)).collect()[0]
-        if least is None or (most >> _BITS) - (least >> _BITS) > _MOST_RANGES:
-            return anywhere
-        ranges = self.found.sparkSession.range(least >> _BITS, (most >> _BITS) + 1)
-        chosen = _bucket_of(f.xxhash64("id")).isin(*buckets)
-        firsts = [row[0] << _BITS for row in ranges.where(chosen).take(_FEW_RANGES + 1)]
-        if len(firsts) > _FEW_RANGES:
-            return anywhere
-        elsewhere: Column = key.isNull() | (key < least) | (key > most)
-        width = (1 << _BITS) - 1
-        for first in firsts:
-            elsewhere |= key.between(first, first + width)
-        return elsewhere
+        key = self._range_key()
+        least, most = min(ends, default=0), max(ends, default=0)
+        blocks = range(least >> 2 * _BITS, (most >> 2 * _BITS) + 1)
+        if key is None or len(blocks) * len(buckets) > _FEW_RANGES:
+            return f.lit(True)  # noqa: FBT003  # a column
+        near = key.isNull() | (key < least) | (key > most)
+        for block, bucket in product(blocks, buckets):
+            digits = (block >> place - 2 * _BITS for place in _PLACES[1:])
+            first = block * _BUCKETS + reduce(operator.xor, digits, bucket) % _BUCKETS
+            near |= key.between(first << _BITS, (first + 1 << _BITS) - 1)
+        return near
