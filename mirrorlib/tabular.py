@@ -6,10 +6,12 @@ A value that names its columns, its rows and its notes gets both for nothing; ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import Field, asdict
 from html import escape
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
+
+from mirrorlib.events import STOPPED
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400  # seconds
 
@@ -84,6 +86,32 @@ class Report(Tabular):
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready values; the shape is a contract."""
         return {"ok": self.ok, **asdict(self)}
+
+
+class _Stated(Protocol):
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+
+class StateReport(Report):
+    """A report on tables, each of which has a state, and a reason where there is something to say of it."""
+
+    __slots__ = ()
+    ill: ClassVar[frozenset[str]] = STOPPED  # states in which a table is not well
+    tables: Sequence[_Stated]  # only said: a property would be taken for a field's default
+
+    @property
+    def ok(self) -> bool:
+        """Say whether every table is well."""
+        return not any(table.state in self.ill for table in self.tables)
+
+    def notes(self) -> list[str]:
+        """Say the reasons."""
+        none = [] if self.tables else ["There is no such Delta table."]
+        return [*none, *(table.reason for table in self.tables if table.reason)]
 
 
 def _aligned(cell: str, width: int) -> str:

@@ -32,7 +32,6 @@ from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.job import open_job
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.preview import plan_job
-from mirrorlib.ingest.report import StateReport
 from mirrorlib.ingest.reset import lives_in, start_over
 from mirrorlib.ingest.run import apply_job
 from mirrorlib.journal.disk import Journal
@@ -41,6 +40,7 @@ from mirrorlib.landing.listing import FolderListing, TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, parse_name, sequence_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
+from mirrorlib.tabular import StateReport
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:

@@ -5,14 +5,13 @@ Nothing here computes; every stage of the run fills in its part. `mirrorlib.even
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
-from mirrorlib.events import STOPPED
 from mirrorlib.journal.entries import Done, Plan
 from mirrorlib.names import WHOLE_FOLDER
-from mirrorlib.tabular import Report
+from mirrorlib.tabular import StateReport
 
 State = Literal["current", "behind", "blocked", "failed", "waiting", "gone"]
 Position: TypeAlias = int | Mapping[str, int]
@@ -39,23 +38,6 @@ def shown_position(position: Mapping[str, int]) -> Position | None:
     if not position:
         return None
     return dict(position) if position.keys() - {WHOLE_FOLDER} else position[WHOLE_FOLDER]
-
-
-class _Stated(Protocol):
-    @property
-    def state(self) -> State: ...
-
-
-class StateReport(Report):
-    """A report on tables, each of which has a state."""
-
-    __slots__ = ()
-    tables: Sequence[_Stated]  # only said: a property would be taken for a field's default
-
-    @property
-    def ok(self) -> bool:
-        """Say whether no table is blocked or failed."""
-        return not any(table.state in STOPPED for table in self.tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

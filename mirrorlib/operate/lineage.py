@@ -23,8 +23,7 @@ from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 from mirrorlib.tabular import Report
 
-Kind = Literal["apply", "derive", "export"]
-_ORDER: tuple[Kind, ...] = ("apply", "derive", "export")
+Kind = Literal["apply", "derive", "export"]  # the order of the data's way, and of the alphabet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +171,7 @@ def _sorted(edges: list[Edge]) -> list[Edge]:
     """Put ways in the order of the data's; a derived table that tells of itself is told once."""
     edges_by_way: dict[tuple[str, ...], Edge] = {}
     for edge in edges:
-        way = (str(_ORDER.index(edge.kind)), edge.source, edge.target, edge.name)
+        way = (edge.kind, edge.source, edge.target, edge.name)
         if way not in edges_by_way or edges_by_way[way].how == MODE:
             edges_by_way[way] = edge
     left = [edges_by_way[way] for way in sorted(edges_by_way)]

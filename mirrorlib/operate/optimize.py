@@ -17,7 +17,7 @@ from mirrorlib.delta.sessions import configured, lend_session
 from mirrorlib.derived.place import find_place
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
-from mirrorlib.tabular import Report
+from mirrorlib.tabular import StateReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,17 +43,12 @@ class Optimized:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class OptimizeReport(Report):
+class OptimizeReport(StateReport):
     """What became of every table."""
 
     columns: ClassVar = ("table", "state", "files replaced", "files written", "seconds")
     target: str
     tables: tuple[Optimized, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say whether none failed."""
-        return all(table.state != "failed" for table in self.tables)
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
@@ -61,11 +56,6 @@ class OptimizeReport(Report):
             (t.table, t.state, f"{t.replaced:,}", f"{t.written:,}", f"{t.seconds:.1f}")
             for t in self.tables
         ]
-
-    def notes(self) -> list[str]:
-        """Say why tables failed."""
-        none = [] if self.tables else ["There is no such Delta table."]
-        return [*none, *(table.reason for table in self.tables if table.reason)]
 
 
 def optimize_tables(

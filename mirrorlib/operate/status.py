@@ -26,7 +26,6 @@ from mirrorlib.ingest.report import (
     SHOWS_NOTHING,
     Position,
     State,
-    StateReport,
     reason_line,
     shown_position,
 )
@@ -35,9 +34,9 @@ from mirrorlib.landing.listing import TableFolder, shows_tables
 from mirrorlib.landing.metadata.partner import Partner, read_partner
 from mirrorlib.names import TableName
 from mirrorlib.operate.ledger import NEW, find_applied
-from mirrorlib.store import PathOrUrl, Store, open_store
+from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
-from mirrorlib.tabular import duration, shown_moment
+from mirrorlib.tabular import StateReport, duration, shown_moment
 
 _BACK = (
     "Its folder is back. The next apply begins a new life with what it finds. Run: mirrorlib apply"
@@ -141,14 +140,15 @@ def read_status(
     places = Target.of(target, catalog=catalog, state=state)
     store = open_store(places.state)
     moment = datetime.now(UTC)
-    found: dict[TableName, TableStatus | None] = {}
+    tables: dict[TableName, TableStatus] = {}
     for name, journal in find_applied(store, allow_new=allow_new).items():
         try:
-            found[name] = status_of(journal, name, moment)
+            status = status_of(journal, name, moment)
         except MirrorError as exc:
             table, reason = name.shown, str(exc)
-            found[name] = TableStatus(table=table, state="failed", reason=reason, file=exc.file)
-    tables = {name: one for name, one in found.items() if one is not None}
+            status = TableStatus(table=table, state="failed", reason=reason, file=exc.file)
+        if status is not None:
+            tables[name] = status
     publisher = _publisher(tables)
     return StatusReport(target=places.shown, tables=tuple(tables.values()), publisher=publisher)
 
@@ -171,7 +171,7 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
     entry = journal.newest_of(lives)
     word = journal.read_status()
     said = ("state", "reason", "file", "since", "position", "version", "last_commit")
-    known = {one: word[one] for one in said if one in word}
+    known = {one: word[one] for one in said if one in word} | {"life": len(lives)}
     zone_url, warnings = word.get("zone"), tuple(word.get("warnings", ()))
     status = TableStatus(table=name.shown, landing_zone=zone_url, warnings=warnings, **known)
     if entry is not None:
@@ -181,7 +181,6 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
         ended = journal.entry(lives[-1], entry.plan.batch - 1) if underway else entry
         if (done := ended.done) is not None:
             status = replace(status, version=done.version, last_commit=done.finished_at)
-    status = replace(status, life=len(lives))
     doubt = changed_source_of(name.shown, entry)
     if doubt is not None:  # whatever the last word is
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
@@ -194,7 +193,10 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
         folder = TableFolder(name=name, path=name.folder)
         opened = open_folder(zone, folder, history, incremental=incremental)
         if not opened.listing.count and zone.list_folder(name.folder) is None:
-            return _without_folder(status, zone) if lives or not shows_tables(zone) else None
+            if not shows_tables(zone):  # it tells nothing
+                return replace(status, warnings=(*status.warnings, SHOWS_NOTHING))
+            gone = replace(status, state="gone", reason=GONE, file=None)
+            return (status if status.state == "gone" else gone) if lives else None
     except MirrorError as exc:
         if str(exc) in status.reason:  # what stopped the table is still so
             return status
@@ -205,13 +207,6 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
     entry = newest_entry(journal, lives, opened.metadata)
     begin = first_position(opened.listing, lives[-1].start_at) if lives else {}
     return _with_listing(status, opened, (entry.position if entry else {}) or begin, moment)
-
-
-def _without_folder(status: TableStatus, zone: Store) -> TableStatus:
-    if not shows_tables(zone):  # it tells nothing
-        return replace(status, warnings=(*status.warnings, SHOWS_NOTHING))
-    known = status.state == "gone"
-    return status if known else replace(status, state="gone", reason=GONE, file=None)
 
 
 def _with_listing(

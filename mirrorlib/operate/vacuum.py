@@ -27,7 +27,7 @@ from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import version_given
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
-from mirrorlib.tabular import Report
+from mirrorlib.tabular import StateReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,17 +59,13 @@ class Vacuumed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class VacuumReport(Report):
+class VacuumReport(StateReport):
     """What became of every table."""
 
     columns: ClassVar = ("table", "state", "files", "consumers that need them")
+    ill: ClassVar = frozenset({"refused", "failed"})
     target: str
     tables: tuple[Vacuumed, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say whether no table was refused, and none failed."""
-        return all(table.state in {"vacuumed", "ready"} for table in self.tables)
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
@@ -78,11 +74,6 @@ class VacuumReport(Report):
             (t.table, t.state, count, ", ".join(t.losers) or "-")
             for t, count in zip(self.tables, counts, strict=True)
         ]
-
-    def notes(self) -> list[str]:
-        """Say why tables were refused."""
-        none = [] if self.tables else ["There is no such Delta table."]
-        return [*none, *(table.reason for table in self.tables if table.reason)]
 
 
 def vacuum_tables(
@@ -109,6 +100,7 @@ def vacuum_tables(
     """
     place = Target.of(target, catalog=catalog, state=state)
     own, elsewhere = registries(open_store(place.state)), cache(_elsewhere)
+    asked = None if hours is None else timedelta(hours=hours)
 
     def vacuum(name: str, address: str) -> Vacuumed:
         table = find_feed_table(spark, address, shown=name)
@@ -117,11 +109,7 @@ def vacuum_tables(
             folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
             if folder != place.state:
                 streams += [each for each in elsewhere(folder) if each.table == below]
-        kept = (
-            timedelta(hours=hours)
-            if hours is not None
-            else retention_of(table.commits, FILE_RETENTION)
-        )
+        kept = retention_of(table.commits, FILE_RETENTION) if asked is None else asked
         losers = _losers(table.commits, streams, datetime.now(UTC) - kept + CLOCKS)
         told = Vacuumed(
             table=name,
