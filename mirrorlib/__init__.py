@@ -17,9 +17,8 @@ machine. Every name is imported when it is first used: importing this package co
 
 from __future__ import annotations
 
-TYPE_CHECKING = (
-    False  # `typing` is slower to import than all of this, and a type checker needs the name alone
-)
+# `typing` is slower to import than all of this, and a type checker needs the name alone.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mirrorlib.delivery.consumers import drop_consumer, rewind_consumer
     from mirrorlib.delivery.consumers import list_consumers as consumers

@@ -7,6 +7,8 @@ In: a `DeriveJob` and a round. Out: `DeriveReport`. Promise: the commit is there
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from logging import INFO
 from typing import Any
 
@@ -29,7 +31,7 @@ from mirrorlib.derived.job import (
     write_difference,
 )
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
-from mirrorlib.derived.sources import Round, SourceTable, end_round
+from mirrorlib.derived.sources import Round, end_round
 from mirrorlib.derived.strategy.origins import origins_of
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.events import LOG, emit, pick
@@ -157,34 +159,24 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
             raise self._busy()
         added, removed = self.written or (last.rows, 0)
         job.tell("commit", "after", planned, added + removed)
+        computed, keys = self.computed, self.computed.keys
         if self.differ:
-            keep_keys(job.session, job.place.ref.sql, {}, self.computed.keys.keys)
-        return self._report(last.version, added, removed)
+            keep_keys(job.session, job.place.ref.sql, {}, keys.keys)
+        plans = zip(planned.plans, computed.changed, strict=True)
+        windows = [(plan.after, plan.until, changed) for plan, changed in plans]
+        return replace(
+            _report(job, windows, last.version, keys.keys),
+            how=computed.how,
+            why=computed.why,
+            added=added,
+            removed=removed,
+            losses=keys.steps,
+            changes=tuple(f"The column {name} was added." for name in computed.added or ()),
+        )
 
     def _log(self, before: DerivedTarget) -> TableLog:
         location = None if before.found is None else before.found.location
         return open_log(self.job.session, self.job.place.ref, location)
-
-    def _report(self, version: int, added: int, removed: int) -> DeriveReport:
-        job, computed = self.job, self.computed
-        windows = zip(job.sources, self.planned.plans, computed.changed, strict=True)
-        return DeriveReport(
-            name=job.name,
-            target=job.place.shown,
-            how=computed.how,
-            why=computed.why,
-            sources=tuple(
-                _source_report(source, plan.after, plan.until, changed=changed)
-                for source, plan, changed in windows
-            ),
-            added=added,
-            removed=removed,
-            version=version,
-            keys=computed.keys.keys,
-            losses=computed.keys.steps,
-            changes=tuple(f"The column {name} was added." for name in computed.added or ()),
-            seconds=round(time.perf_counter() - job.began, 3),
-        )
 
 
 def settle_keys(job: DeriveJob, target: DerivedTarget) -> None:
@@ -198,29 +190,33 @@ def nothing_new(job: DeriveJob, target: DerivedTarget) -> DeriveReport:
     """Tell that no source has a new version."""
     properties = target.found.properties if target.found is not None else {}
     versions = [source.table.commits.newest for source in job.sources]
+    windows = [(version, version, False) for version in versions]
+    return _report(job, windows, target.last.version, stored_keys(properties) or Keys())
+
+
+def _report(
+    job: DeriveJob, windows: Sequence[tuple[int, int, bool | None]], version: int, keys: Keys
+) -> DeriveReport:
+    """Tell of a run that took in windows of its sources, of each from where on, up to where, and whether it changed."""
+    sources = []
+    for source, (after, until, changed) in zip(job.sources, windows, strict=True):
+        stored = stored_keys(source.table.commits.metadata_at(until).properties) or Keys()
+        sources.append(
+            SourceReport(
+                table=source.place.shown,
+                address=source.place.address,
+                after=after,
+                until=until,
+                changed=changed,
+                keys=stored.partition,
+            )
+        )
     return DeriveReport(
         name=job.name,
         target=job.place.shown,
         how="nothing new",
-        sources=tuple(
-            _source_report(source, version, version, changed=False)
-            for source, version in zip(job.sources, versions, strict=True)
-        ),
-        version=target.last.version,
-        keys=stored_keys(properties) or Keys(),
+        sources=tuple(sources),
+        version=version,
+        keys=keys,
         seconds=round(time.perf_counter() - job.began, 3),
-    )
-
-
-def _source_report(
-    source: SourceTable, after: int, until: int, *, changed: bool | None
-) -> SourceReport:
-    keys = stored_keys(source.table.commits.metadata_at(until).properties)
-    return SourceReport(
-        table=source.place.shown,
-        address=source.place.address,
-        after=after,
-        until=until,
-        changed=changed,
-        keys=keys.partition if keys is not None else (),
     )

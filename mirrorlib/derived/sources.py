@@ -139,12 +139,9 @@ def _together(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> bool
     entries = _entries(sources, streams)
     numbers = [entry.plan.number if entry else 0 for entry in entries]
     last = max(numbers)
-    behind = [entry for entry, number in zip(entries, numbers, strict=True) if number < last]
-    if not behind:
-        return True
-    begun = [e for e in entries if e is not None and e.plan.number == last]
-    ended = all(entry is None or entry.done is not None for entry in behind)
-    return min(numbers) == last - 1 and ended and all(entry.done is None for entry in begun)
+    planned = [number == last for number in numbers]
+    pending = [entry is not None and entry.done is None for entry in entries]
+    return all(planned) or (min(numbers) == last - 1 and planned == pending)
 
 
 def _entries(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> list[WindowEntry | None]:
