@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import Any
 
+import mirrorlib
 from mirrorlib.cli.arguments import EVENTS, MEMORY, START_AT, TARGET, ZONE, rounds
 from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
@@ -30,8 +31,6 @@ def _options(text: str) -> dict[str, Any]:
 
 def _apply(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
-    from mirrorlib.ingest.run import apply_zone
-
     _check_retention(arguments)
     if arguments.approve is not None and arguments.watch is not None:
         arguments.refuse("argument --approve: one plan is approved, so not with --watch")
@@ -41,7 +40,7 @@ def _apply(arguments: argparse.Namespace) -> bool:
     def one() -> ApplyReport:
         with show_progress(quiet=arguments.json) as observe:
             more = {"observe": observe, "stop": stop.is_set, **arguments.options}
-            return call(apply_zone, arguments, spark=spark, **more)
+            return call(mirrorlib.apply, arguments, spark=spark, **more)
 
     return run_command(arguments, spark, stop, one, is_news=_is_news)
 
@@ -56,22 +55,18 @@ def _is_news(report: ApplyReport) -> bool:
 
 
 def _plan(arguments: argparse.Namespace) -> Report:
-    from mirrorlib.ingest.preview import plan_zone
-
     _check_retention(arguments)
-    return call(plan_zone, arguments, spark=start_spark(arguments))
+    return call(mirrorlib.plan, arguments, spark=start_spark(arguments))
 
 
 def _reset(arguments: argparse.Namespace) -> bool:
-    from mirrorlib.ingest.reset import reset_table
-
     if arguments.keep and arguments.start_at is not None:
         arguments.refuse(
             "argument --keep: a kept table goes on behind what was appended, so not with --start-at"
         )
     warnings: list[str] = []
     more = {"start_at": arguments.start_at or 1, "warn": warnings.append}
-    life = call(reset_table, arguments, spark=start_spark(arguments), **more)
+    life = call(mirrorlib.reset, arguments, spark=start_spark(arguments), **more)
     if arguments.json:
         said = {"table": arguments.table, "life": life.ordinal, "started_at": life.started_at}
         say_json({**said, "warnings": warnings} if arguments.keep else said)
@@ -84,18 +79,16 @@ def _reset(arguments: argparse.Namespace) -> bool:
 
 def _rebuild(arguments: argparse.Namespace) -> Report | bool:
     """Compute the table anew, or give it back the rows that it had before that."""
-    from mirrorlib.ingest.rebuild import rebuild_table, undo_rebuild
-
     spark = start_spark(arguments)
     if arguments.undo:
-        call(undo_rebuild, arguments, spark=spark)
+        call(mirrorlib.undo_rebuild, arguments, spark=spark)
         if arguments.json:
             say_json({"ok": True, "table": arguments.table})
         else:
             sys.stdout.write(f"{arguments.table} has the rows that it had before its rebuild.\n")
         return True
     with show_progress(quiet=arguments.json) as observe:
-        return call(rebuild_table, arguments, spark=spark, observe=observe)
+        return call(mirrorlib.rebuild, arguments, spark=spark, observe=observe)
 
 
 APPLY = Command(

@@ -7,6 +7,7 @@ import contextlib
 import json
 from typing import Any
 
+import mirrorlib
 from mirrorlib.cli.arguments import TABLES, TARGET, positive, refuse, rounds
 from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
@@ -18,7 +19,6 @@ from mirrorlib.tabular import Report
 
 def _export(arguments: argparse.Namespace) -> bool:
     """Deliver, with `--watch` until a signal comes; say whether no table was stopped the last time."""
-    from mirrorlib.delivery.run import export_tables
     from mirrorlib.delivery.sinks.open import place_of
 
     keys = _keys(arguments)
@@ -28,7 +28,7 @@ def _export(arguments: argparse.Namespace) -> bool:
     def one() -> ExportReport:
         with show_progress(quiet=arguments.json) as observe:
             more = {"keys": keys, "observe": observe, "stop": stop.is_set}
-            return call(export_tables, arguments, spark=spark, **more)
+            return call(mirrorlib.export, arguments, spark=spark, **more)
 
     def is_news(report: ExportReport) -> bool:
         return any(table.windows for table in report.tables)
@@ -70,8 +70,6 @@ def _key(text: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _consumers(arguments: argparse.Namespace) -> Report | bool:
-    from mirrorlib.delivery.consumers import drop_consumer, list_consumers, rewind_consumer
-
     if arguments.rewind is not None and arguments.to is None:
         msg = "--rewind has to know where to begin again"
         raise LandingZoneError(msg, next_step="Add --to snapshot, --to now, or --to VERSION.")
@@ -80,30 +78,18 @@ def _consumers(arguments: argparse.Namespace) -> Report | bool:
         raise LandingZoneError(msg, next_step="Add --rewind NAME, or leave --to out.")
     if arguments.drop is not None:
         what, name = "dropped", arguments.drop
-        tables = call(drop_consumer, arguments, consumer=name)
+        tables = call(mirrorlib.drop_consumer, arguments, consumer=name)
     else:
         spark = start_spark(arguments) if arguments.catalog is not None else None
         if arguments.rewind is None:
-            return call(list_consumers, arguments, spark=spark)
+            return call(mirrorlib.consumers, arguments, spark=spark)
         what, name = "rewound", arguments.rewind
-        tables = call(rewind_consumer, arguments, consumer=name, spark=spark)
+        tables = call(mirrorlib.rewind_consumer, arguments, consumer=name, spark=spark)
     if arguments.json:
         say_json({"ok": True, "consumer": name, what: list(tables)})
     else:
         print(f"{what}: {name}, {', '.join(tables)}")  # noqa: T201  # the command's answer
     return True
-
-
-def _vacuum(arguments: argparse.Namespace) -> Report:
-    from mirrorlib.operate.vacuum import vacuum_tables
-
-    return call(vacuum_tables, arguments, spark=start_spark(arguments))
-
-
-def _optimize(arguments: argparse.Namespace) -> Report:
-    from mirrorlib.operate.optimize import optimize_tables
-
-    return call(optimize_tables, arguments, spark=start_spark(arguments))
 
 
 EXPORT = Command(
@@ -163,12 +149,12 @@ VACUUM = Command(
         "--dry-run": "remove nothing, say what would be",
         "--force": "remove them although consumers need them; name these",
     },
-    run=_vacuum,
+    run=lambda arguments: call(mirrorlib.vacuum, arguments, spark=start_spark(arguments)),
 )
 OPTIMIZE = Command(
     more="Every batch leaves small files and rows that are marked as deleted, and the next one has to read them: after "
     "some hundred batches it takes up to twice as long. Run it now and then, as once a night. It changes no row, and "
     "consumers are given nothing for it. What it has replaced is removed by vacuum.",
     arguments={**TARGET, **TABLES},
-    run=_optimize,
+    run=lambda arguments: call(mirrorlib.optimize, arguments, spark=start_spark(arguments)),
 )

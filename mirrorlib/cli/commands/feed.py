@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+import mirrorlib
 from mirrorlib.cli.arguments import JSON, TABLES, TARGET, bound
 from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.run import start_spark
 from mirrorlib.platform.show import show_report
-from mirrorlib.tabular import Report
 
 _SHOWN = 100
 
@@ -20,7 +20,7 @@ def _feed(arguments: argparse.Namespace) -> bool:
     from mirrorlib.feed.changes import first_changes
     from mirrorlib.feed.declared_keys import find_mirror
     from mirrorlib.feed.owners import stored_columns
-    from mirrorlib.feed.read import BEYOND, read_feed
+    from mirrorlib.feed.read import BEYOND
 
     mirror = call(find_mirror, arguments, place=arguments.target)
     spark = start_spark(arguments)
@@ -31,7 +31,7 @@ def _feed(arguments: argparse.Namespace) -> bool:
     if after is None:
         after = (commits.newest if arguments.until is None else commits.first) - 1
     with configured(spark, {BEYOND: "true"} if arguments.allow_out_of_range else {}):
-        frame = read_feed(
+        frame = mirrorlib.read_feed(
             spark, mirror.table, after=after, until=arguments.until, net=arguments.net, keys=keys
         )
     changes = first_changes(frame, arguments.table, keys, arguments.limit)
@@ -41,12 +41,6 @@ def _feed(arguments: argparse.Namespace) -> bool:
     else:
         show_report(changes)
     return True
-
-
-def _enable(arguments: argparse.Namespace) -> Report:
-    from mirrorlib.feed.enable import enable_feed
-
-    return call(enable_feed, arguments, spark=start_spark(arguments), place=arguments.target)
 
 
 FEED = Command(
@@ -78,5 +72,7 @@ ENABLE_FEED = Command(
         "--days N": "how long changes are to be readable (default: 7, unless the table says otherwise)",
         **JSON,
     },
-    run=_enable,
+    run=lambda arguments: call(
+        mirrorlib.enable_feed, arguments, spark=start_spark(arguments), place=arguments.target
+    ),
 )

@@ -6,6 +6,7 @@ import argparse
 import sys
 from functools import partial
 
+import mirrorlib
 from mirrorlib.cli.arguments import EVENTS, MEMORY, PLACE, TABLES, TARGET, bound, refuse
 from mirrorlib.cli.command import Command, call
 from mirrorlib.cli.run import start_spark
@@ -15,12 +16,8 @@ from mirrorlib.tabular import Report
 
 def _status(arguments: argparse.Namespace) -> Report:
     if arguments.html is None:
-        from mirrorlib.operate.status import read_status
-
-        return call(read_status, arguments)
-    from mirrorlib.operate.overview import read_overview
-
-    overview = call(read_overview, arguments)
+        return call(mirrorlib.status, arguments)
+    overview = call(mirrorlib.overview, arguments)
     overview.save(arguments.html)
     sys.stderr.writelines(f"{failure}\n" for failure in overview.failures)
     return overview.status
@@ -33,45 +30,30 @@ def _serve(arguments: argparse.Namespace) -> bool:
     return True
 
 
-def _lineage(arguments: argparse.Namespace) -> Report:
-    from mirrorlib.operate.lineage import lineage
-
-    return call(lineage, arguments)
-
-
 def _ledger(arguments: argparse.Namespace) -> Report:
-    from mirrorlib.operate.ledger import read_ledger
-
     if arguments.to is None:
-        return call(read_ledger, arguments)
-    from mirrorlib.operate.book import write_ledger
-
+        return call(mirrorlib.ledger, arguments)
     if arguments.tables:
         arguments.refuse("argument --table: means nothing with --to, which keeps every table's")
-    return call(write_ledger, arguments, spark=start_spark(arguments, arguments.to))
+    return call(mirrorlib.write_ledger, arguments, spark=start_spark(arguments, arguments.to))
 
 
 def _verify(arguments: argparse.Namespace) -> Report:
     if arguments.consumer is not None:
-        from mirrorlib.operate.verify.consumer import verify_consumer
-
         if arguments.mark:
             arguments.refuse("argument --mark: means nothing with --consumer")
-        return call(verify_consumer, arguments, spark=start_spark(arguments))
-    from mirrorlib.operate.verify.tables import verify_tables
-
+        return call(mirrorlib.verify_consumer, arguments, spark=start_spark(arguments))
     if arguments.to is not None:
         arguments.refuse("argument --to: means nothing without --consumer")
-    return call(verify_tables, arguments, spark=start_spark(arguments))
+    return call(mirrorlib.verify, arguments, spark=start_spark(arguments))
 
 
 def _where_is(arguments: argparse.Namespace) -> Report:
-    from mirrorlib.operate.trace.where import where_is
-
     key = dict(arguments.keys)
     if len(key) < len(arguments.keys):
         arguments.refuse("argument --key: names a column twice")
-    return call(where_is, arguments, key=key or None, spark=start_spark(arguments) if key else None)
+    spark = start_spark(arguments) if key else None
+    return call(mirrorlib.where_is, arguments, key=key or None, spark=spark)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -97,7 +79,7 @@ LEDGER = Command(
 LINEAGE = Command(
     more="Landing zones, mirrors, derived tables and consumers, as of their last runs. Needs no Spark.",
     arguments=TARGET,
-    run=_lineage,
+    run=lambda arguments: call(mirrorlib.lineage, arguments),
 )
 VERIFY = Command(
     more="Reads the landing files again that were applied, folds them by other code than apply does, and compares that "
