@@ -18,14 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+import mirrorlib
 from mirrorlib.errors import LandingZoneError, MirrorError
 from mirrorlib.feed.changes import first_changes
 from mirrorlib.feed.net import KIND, TIME, VERSION
-from mirrorlib.feed.read import read_feed
-from mirrorlib.ingest.report import ApplyReport
-from mirrorlib.ingest.run import apply_zone
-from mirrorlib.landing.publish.writer import LandingZoneWriter
-from mirrorlib.platform.session import local_spark
 from mirrorlib.platform.shipped import find_shipped
 from mirrorlib.platform.show import show_progress, show_report
 
@@ -68,7 +64,7 @@ def run_demo(folder: str | Path) -> None:
         "",
         "Starting Spark … (the very first time it downloads Delta's jars, about 90 MB)",
     )
-    spark = local_spark()
+    spark = mirrorlib.local_spark()
     _apply(spark, zone, target)
     rows = spark.read.format("delta").load(str(target / TABLE)).count()
     if rows != ROWS_AFTER_ALL:
@@ -85,7 +81,7 @@ def run_demo(folder: str | Path) -> None:
     )
     report = _apply(spark, zone, target)
     _say("", "The change feed of that commit, before and after each change:", "")
-    feed = read_feed(spark, target / TABLE, after=(report.tables[0].version or 0) - 1)
+    feed = mirrorlib.read_feed(spark, target / TABLE, after=(report.tables[0].version or 0) - 1)
     shown = feed.select(KEY, *_SHOWN, KIND, VERSION, TIME)
     show_report(first_changes(shown, TABLE, [KEY], more.num_rows))
     _say(*_what_next(Path(folder), zone, target, time.perf_counter() - began))
@@ -129,7 +125,8 @@ def publish_all(zone: str | Path, additions: pa.Table, changes: pa.Table) -> lis
 
 def publish(zone: str | Path, rows: pa.Table, batch_id: str) -> str | None:
     """Publish one change file, which is there already where its batch was published before; return its name."""
-    return LandingZoneWriter(zone).table(TABLE, keys=[KEY]).write(rows, batch_id=batch_id).file
+    writer = mirrorlib.LandingZoneWriter(zone)
+    return writer.table(TABLE, keys=[KEY]).write(rows, batch_id=batch_id).file
 
 
 def some_changes(rows: pa.Table) -> pa.Table:
@@ -175,9 +172,9 @@ def _cut(rows: pa.Table, parts: int) -> list[pa.Table]:
     return [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
 
 
-def _apply(spark: SparkSession, zone: Path, target: Path) -> ApplyReport:
+def _apply(spark: SparkSession, zone: Path, target: Path) -> mirrorlib.ApplyReport:
     with show_progress() as observe:
-        report = apply_zone(spark, str(zone), str(target), observe=observe)
+        report = mirrorlib.apply(spark, str(zone), str(target), observe=observe)
     show_report(report)
     if not report.ok:
         msg = "the demo's table could not be applied"
