@@ -83,11 +83,9 @@ def _encoded(character: str) -> str:
 
 def parse_name(text: str) -> TableName:
     """Read a table's name as `str` writes it: "dbo/orders" or "orders"."""
-    parts = text.split("/")
-    if len(parts) == 1:
-        return TableName(None, text)
-    if len(parts) == 2:  # schema and table  # noqa: PLR2004  # schema and table
-        return TableName(parts[0], parts[1])
+    schema, slash, table = text.rpartition("/")
+    if "/" not in schema:
+        return TableName(schema if slash else None, table)
     msg = "a table is named as table or schema/table"
     raise TableNameError(msg, table=text, next_step="Correct the name.")
 

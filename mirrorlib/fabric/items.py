@@ -22,12 +22,7 @@ from mirrorlib.tabular import Report
 ALL_TABLES = ("*",)
 _THIS_WORKSPACE = "00000000-0000-0000-0000-000000000000"  # what is published replaces it
 _STARS = "********************"  # behind the kind of a cell, in Fabric's source of a notebook
-_AT_ONCE = 4  # tables
-_USUAL_MINUTES = 15
-_PLATFORM = "https://developer.microsoft.com/json-schemas/fabric/gitIntegration/platformProperties/2.0.0/schema.json"
-_SCHEDULES = (
-    "https://developer.microsoft.com/json-schemas/fabric/gitIntegration/schedules/1.0.0/schema.json"
-)
+_SCHEMAS = "https://developer.microsoft.com/json-schemas/fabric/gitIntegration"
 _NAMESPACE = uuid.UUID("3f2d3c5e-3a86-4c4b-9a3e-52a2a3c3f7d1")  # of our ids, whatever it is
 _HOME = "mirrorlib"
 _NOTEBOOKS = {
@@ -48,8 +43,7 @@ TABLES = "Tables"  # for a zone whose tables are in `.schema` folders: the lakeh
 _COMPUTE = "enable_native_execution_engine: false\nruntime_version: 1.3\n"
 # What the runtime has not; it has pyarrow. One version, so that an environment that is published again is the same: the
 # one that the tests on Spark 3.5 run with.
-_OBSTORE = "obstore==0.12.1"
-_PACKAGES = f"dependencies:\n  - pip:\n      - {_OBSTORE}\n"
+_PACKAGES = "dependencies:\n  - pip:\n      - obstore==0.12.1\n"
 
 
 class _Item(NamedTuple):
@@ -191,7 +185,7 @@ def _pipeline(name: str, tables: Sequence[str], target: str, every: int | None) 
         "typeProperties": {
             "items": {"value": "@pipeline().parameters.tables", "type": "Expression"},
             "isSequential": False,
-            "batchCount": _AT_ONCE,
+            "batchCount": 4,  # tables at once
             "activities": [run],
         },
     }
@@ -217,10 +211,10 @@ def _schedules(every: int | None) -> str:
         "startDateTime": "2026-01-01T00:00:00",  # Fabric wants both
         "endDateTime": "2036-01-01T00:00:00",
         "localTimeZoneId": "UTC",
-        "interval": every or _USUAL_MINUTES,
+        "interval": every or 15,  # minutes
     }
     schedule = {"enabled": every is not None, "jobType": "Execute", "configuration": when}
-    return _json({"$schema": _SCHEDULES, "schedules": [schedule]})
+    return _json({"$schema": f"{_SCHEMAS}/schedules/1.0.0/schema.json", "schedules": [schedule]})
 
 
 def _title(name: str) -> str:
@@ -233,7 +227,7 @@ def _write(root: Path, item: _Item) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     platform: dict[str, Any] = {
-        "$schema": _PLATFORM,
+        "$schema": f"{_SCHEMAS}/platformProperties/2.0.0/schema.json",
         "metadata": {"type": item.type, "displayName": item.name, "description": item.what},
         "config": {"version": "2.0", "logicalId": item_id(item.type, item.name)},
     }

@@ -82,14 +82,12 @@ def union_keyed(*frames: DataFrame) -> DataFrame:
     shared = {(keys.partition, keys.lost) for keys in map(keys_of, frames)}
     partition, lost = shared.pop()
     keeps = bool(partition) and not shared
-    if keeps:
-        for name in partition:
-            kinds = dict.fromkeys(frame.schema[name].dataType.simpleString() for frame in frames)
-            if len(kinds) > 1:
-                msg = "a key column has not the same type in all frames, and a cast could make two keys one"
-                step = "Cast it to one type, and declare the keys behind that with key_by."
-                raise KeysError(msg, column=name, found=", ".join(kinds), next_step=step)
+    for name in partition if keeps else ():
+        kinds = dict.fromkeys(frame.schema[name].dataType.simpleString() for frame in frames)
+        if len(kinds) > 1:
+            msg = "a key column has not the same type in all frames, and a cast could make two keys one"
+            step = "Cast it to one type, and declare the keys behind that with key_by."
+            raise KeysError(msg, column=name, found=", ".join(kinds), next_step=step)
     rows = reduce(lambda one, other: one.unionByName(other), frames)
-    if not keeps:
-        return rows
-    return tag_columns(rows, Keys(partition=partition, lost=lost), "union_keyed")
+    keys = Keys(partition=partition, lost=lost)
+    return tag_columns(rows, keys, "union_keyed") if keeps else rows

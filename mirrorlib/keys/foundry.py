@@ -256,11 +256,10 @@ def _parse_primary(value: object, kinds: Mapping[str, str]) -> Keys:
     resolution = _object(primary.get("resolution"), "resolution", None)
     kind = resolution.get("type")
     if kind == "unique":
-        _object(_inner(resolution, "unique"), "unique", set())
+        _inner(resolution, "unique", set())
         keys = replace(keys, unique=True)
     elif kind == "duplicate":
-        known = {"resolutionStrategy", "deletionColumn"}
-        duplicate = _object(_inner(resolution, "duplicate"), "duplicate", known)
+        duplicate = _inner(resolution, "duplicate", {"resolutionStrategy", "deletionColumn"})
         deleted = duplicate.get("deletionColumn")
         if deleted is not None and not isinstance(deleted, str):
             msg = "the deletion column is not a name"
@@ -278,21 +277,21 @@ def _parse_order(value: object, kinds: Mapping[str, str]) -> tuple[str, ...]:
     strategy = _object(value, "resolutionStrategy", None)
     kind = strategy.get("type")
     if kind == "latestWins":
-        latest = _object(_inner(strategy, "latestWins"), "latestWins", {"columns"})
+        latest = _inner(strategy, "latestWins", {"columns"})
         return _columns(latest.get("columns"), "latestWins", kinds)
     if kind == "customStrategy":
-        _object(_inner(strategy, "customStrategy"), "customStrategy", set())
+        _inner(strategy, "customStrategy", set())
         return ()
     msg = "the primary key has a resolution strategy that is not known"
     raise KeysError(msg, found=str(kind))
 
 
-def _inner(union: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+def _inner(union: Mapping[str, Any], kind: str, known: AbstractSet[str]) -> Mapping[str, Any]:
     """Give what a union holds: under its own name, or, as other interfaces write it, beside `type`."""
+    inner: object = {name: value for name, value in union.items() if name != "type"}
     if kind in union:
-        _object(union, str(union["type"]), {"type", kind})
-        return _object(union[kind], kind, None)
-    return {name: value for name, value in union.items() if name != "type"}
+        inner = _object(union, str(union["type"]), {"type", kind})[kind]
+    return _object(inner, kind, known)
 
 
 def _object(

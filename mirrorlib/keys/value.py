@@ -101,15 +101,9 @@ def left_under(keys: Keys, names: Mapping[str, str | None], *, primary: bool = T
 
 
 def _field(name: str, value: object) -> Any:  # noqa: ANN401  # a tuple or a name, as the field has it
-    if name == "unique" and isinstance(value, bool):
-        return value
-    if name == "deleted" and (value is None or isinstance(value, str)):
-        return value
-    if (
-        name not in {"deleted", "unique"}
-        and isinstance(value, list)
-        and all(isinstance(v, str) for v in value)
-    ):
-        return tuple(value)
+    kinds: dict[str, Any] = {"deleted": str | None, "unique": bool}
+    names = value if isinstance(value, list) else ()
+    if isinstance(value, kinds.get(name, list)) and all(isinstance(one, str) for one in names):
+        return value if name in kinds else tuple(names)
     msg = "a part of the stored keys is not what it has to be"
     raise KeysError(msg, found=name)

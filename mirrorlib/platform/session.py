@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 OLDEST_JAVA = 17
 
-_SESSION_CATALOG = "spark_catalog"
 _LASTING_CATALOG = "Give a path as the target, without --catalog, or run it where a platform brings such a session."
 _HADOOP = re.compile(r"hadoop-client-api-([0-9.]+)\.jar")
 _MODULES = {
@@ -79,8 +78,7 @@ def local_spark(
     cores = cores or os.cpu_count() or 1
     builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
     packages, reach = connectors_for(*stores)
-    for key, value in {**_confs(cores, memory), **reach, **(conf or {})}.items():
-        builder = builder.config(key, value)
+    builder = builder.config(map={**_confs(cores, memory), **reach, **(conf or {})})
     with _java_output() as said:
         try:
             return configure_spark_with_delta_pip(builder, packages).getOrCreate()
@@ -113,7 +111,7 @@ def has_spark() -> bool:
 
 def refuse_passing_catalog(spark: SparkSession, catalog: str) -> None:
     """See that a catalog outlives a session that ends with its process."""
-    if catalog.lower() == _SESSION_CATALOG:
+    if catalog.lower() == "spark_catalog":
         lasts = spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory"
         msg = "the Spark that is started on this machine keeps its catalog in memory, and forgets it when it ends"
     else:
