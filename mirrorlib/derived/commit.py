@@ -125,7 +125,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
     def _mark(self, before: DerivedTarget) -> Mark:
         """Say in the commit which round it is; the number grows from one beginning to the next."""
         job, planned, computed, last = self.job, self.planned, self.computed, before.last
-        app_id, state = f"mirrorlib:derive:{job.name}", open_store(job.place.state)
+        app_id, state = f"mirrorlib:derive:{job.name}", open_store(job.place.root.state)
         log = self._log(before)
         claim = claim_table(job.session, job.place.ref, log, state, last.newest, app_id)
         facts: dict[str, Any] = {

@@ -152,15 +152,10 @@ def _there(job: DeriveJob, target: DerivedTarget, full: Computed) -> DataFrame:
     from pyspark.sql import functions as f
 
     table = find_feed_table(job.spark, job.place.address, shown=job.place.shown)
-    kinds, lacks = full.result.schema, full.added or ()
-    return read_rows(job.spark, table, target.last.newest).select(
-        *[
-            f.lit(None).cast(kinds[name].dataType).alias(name)
-            if name in lacks
-            else f.col(quote(name))
-            for name in full.result.columns
-        ]
-    )
+    rows, kinds = read_rows(job.spark, table, target.last.newest), full.result.schema
+    lacks = {name: f.lit(None).cast(kinds[name].dataType) for name in full.added or ()}
+    rows = rows.withColumns(lacks) if lacks else rows
+    return rows.select(*map(quote, full.result.columns))
 
 
 def _in_part(

@@ -162,7 +162,7 @@ def write_difference(
 
     *keys* are a primary key that occurs once, by which rows are found faster; none where there is none.
     """
-    state = open_store(job.place.state)
+    state = open_store(job.place.root.state)
     folder = f"staged/derive/{job.place.ref.name.segment}/{new_attempt()}"
     names = [name for name in changes.columns if name != OP]
     by = keys or names

@@ -30,8 +30,8 @@ class TablePlace:
 
     shown: str
     ref: TableRef  # how SQL and writers address it
-    root: Target  # what its state folder belongs to, in which the table has the name of `ref`
-    state: str  # the state folder; "" where nobody has said it
+    # What its state folder, "" where nobody has said it, belongs to; the table has the name of `ref` in it.
+    root: Target
 
     @property
     def address(self) -> str:
@@ -40,7 +40,7 @@ class TablePlace:
 
     def hold(self, spark: SparkSession) -> AbstractContextManager[None]:
         """Keep other Java processes off the table where Delta does not: on a local file system."""
-        state = open_store(self.state) if self.state else None
+        state = open_store(self.root.state) if self.root.state else None
         return lock_table(spark, self.root, state, self.ref.name, lambda: False)
 
 
@@ -55,15 +55,16 @@ def find_place(
         root, name = _root_of(store.url.rstrip("/"))
         target = Target.of(root, catalog=None, state=state)
         ref = TableRef(name=name, sql=f"delta.{quote(path)}", path=path)
-        return TablePlace(shown=shown, ref=ref, root=target, state=target.state)
+        return TablePlace(shown=shown, ref=ref, root=target)
     parts = split_dotted(shown)
     catalog = parts[-3] if len(parts) > 2 else spark.catalog.currentCatalog()  # noqa: PLR2004  # catalog.schema.table
     schema = parts[-2] if len(parts) > 1 else spark.catalog.currentDatabase()
     sql = ".".join(quote(part) for part in (catalog, schema, parts[-1]))
     ref = TableRef(name=TableName(None, parts[-1]), sql=sql, path=None)
     folder = open_store(state).url if state is not None else ""
-    target = Target(place=schema, catalog=catalog, state=folder)
-    return TablePlace(shown=shown, ref=ref, root=target, state=folder)
+    return TablePlace(
+        shown=shown, ref=ref, root=Target(place=schema, catalog=catalog, state=folder)
+    )
 
 
 def _root_of(url: str) -> tuple[str, TableName]:

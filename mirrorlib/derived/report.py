@@ -104,7 +104,7 @@ def write_record(place: TablePlace, report: DeriveReport) -> None:
     """Replace what is told of a derived table; nothing rests on it."""
     told = {"address": place.address, "table": str(place.ref.name), **asdict(report), "at": now()}
     file = f"{_FOLDER}/{place.ref.name.segment}.json"
-    open_store(place.state).put(file, json_bytes({"format": FORMAT, **told}))
+    open_store(place.root.state).put(file, json_bytes({"format": FORMAT, **told}))
 
 
 def read_records(state: Store) -> Iterator[dict[str, Any]]:

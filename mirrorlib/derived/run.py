@@ -81,12 +81,12 @@ def derive_table(
     began = time.perf_counter()
     check_name(f"{CONSUMER}{name}")
     place = find_place_with_state(spark, target, state)
-    store = open_store(place.state)
+    store = open_store(place.root.state)
     open_state(store)
     lock = hold_stream(Registry(store, f"{CONSUMER}{name}", place.ref.name))
     with lock as lease, lend_session(spark) as session, place.hold(spark):
         opened = open_sources(spark, name, sources, place, state)  # as they are from here on
-        for folder in dict.fromkeys(one.place.state for one in opened):
+        for folder in dict.fromkeys(one.place.root.state for one in opened):
             open_state(open_store(folder))
         job = DeriveJob(
             spark=spark,

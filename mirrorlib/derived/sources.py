@@ -89,7 +89,7 @@ def open_sources(
         if place.address in seen:
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
-        kept = f"{place.state} {place.ref.name}"
+        kept = f"{place.root.state} {place.ref.name}"
         if kept in seen:
             msg = f"in one state folder {seen[kept]} and this source have the same name"
             step = "Give one of them another name, or derive a table of another name from it first."
@@ -98,7 +98,7 @@ def open_sources(
             )
         seen |= {place.address: place.shown, kept: place.shown}
         found = find_feed_table(spark, place.address, shown=place.shown)
-        registry = Registry(open_store(place.state), f"{CONSUMER}{name}", place.ref.name)
+        registry = Registry(open_store(place.root.state), f"{CONSUMER}{name}", place.ref.name)
         opened.append(SourceTable(name=key, place=place, table=found, registry=registry))
     return tuple(opened)
 
@@ -108,7 +108,7 @@ def find_place_with_state(
 ) -> TablePlace:
     """Address a table; `LandingZoneError` where it cannot be, or has no folder to keep progress in, as a catalog's."""
     place = find_place(spark, table, state=state)
-    if not place.state:
+    if not place.root.state:
         msg = "a catalog's schema has no folder for the progress of derived tables"
         raise LandingZoneError(msg, table=place.shown, next_step="Say where it lives, with state.")
     return place

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from mirrorlib.delivery.sinks.delta.work import open_place
 from mirrorlib.delta.address import EVENTS, LEDGER
@@ -43,7 +43,7 @@ EVENT_COLUMNS = (
     "target string, table string, state string, reason string, file string, since timestamp, seen_at timestamp, "
     "position string, version bigint, unapplied bigint, waiting_seconds double"
 )
-Value = str | int | float | dict[str, float] | datetime | None
+Row: TypeAlias = tuple[Any, ...]  # values as the columns have them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def write_ledger(
 
 def _new_batches(
     spark: SparkSession, ledger: TableRef, status: StatusReport, state: Store
-) -> Iterator[tuple[Value, ...]]:
+) -> Iterator[Row]:
     """Read each table's journal back to what the ledger has."""
     known = _newest(spark, ledger, status, "life", "batch")
     for table in status.tables:
@@ -125,9 +125,7 @@ def _new_batches(
             yield to_row(LEDGER_COLUMNS, asdict(batch) | more)
 
 
-def _new_events(
-    spark: SparkSession, events: TableRef, status: StatusReport
-) -> list[tuple[Value, ...]]:
+def _new_events(spark: SparkSession, events: TableRef, status: StatusReport) -> list[Row]:
     """Choose the tables that are not as they were when they were last written down."""
     known = _newest(spark, events, status, "seen_at", "state", "reason")
     more = {"target": status.target, "seen_at": datetime.now(UTC)}
@@ -140,7 +138,7 @@ def _new_events(
 
 def _newest(
     spark: SparkSession, ref: TableRef, status: StatusReport, *columns: str
-) -> dict[str, tuple[Any, ...]]:
+) -> dict[str, Row]:
     """Return the greatest row of each table of a target, compared column by column."""
     from pyspark.sql import functions as f
 
@@ -150,12 +148,7 @@ def _newest(
 
 
 def _merge(
-    spark: SparkSession,
-    ref: TableRef,
-    rows: Sequence[tuple[Value, ...]],
-    columns: str,
-    *,
-    by: Sequence[str],
+    spark: SparkSession, ref: TableRef, rows: Sequence[Row], columns: str, *, by: Sequence[str]
 ) -> None:
     """Add rows that are not there, in one commit; none without rows."""
     if not rows:
@@ -171,9 +164,9 @@ def _merge(
         spark.catalog.dropTempView(source)
 
 
-def to_row(columns: str, facts: Mapping[str, Any]) -> tuple[Value, ...]:
+def to_row(columns: str, facts: Mapping[str, Any]) -> Row:
     """Order facts as columns; moments are texts in them, and a position is a number or several."""
-    row: list[Value] = []
+    row = []
     for name, kind in (column.split() for column in columns.split(", ")):
         value = facts[name]
         if kind == "timestamp" and isinstance(value, str):

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from mirrorlib.delivery.consumers import list_consumers
 from mirrorlib.delivery.report import ConsumersReport
@@ -45,6 +45,7 @@ class Overview(Report):
 
     """
 
+    columns: ClassVar = StatusReport.columns
     status: StatusReport
     ledger: LedgerReport
     consumers: ConsumersReport | None = None
@@ -56,10 +57,6 @@ class Overview(Report):
     def ok(self) -> bool:
         """Say whether every table is well, and the overview whole; what was applied long ago does not count."""
         return self.status.ok and not self.failures
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of how tables stand."""
-        return self.status.header()
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return how each table stands."""

@@ -39,7 +39,6 @@ from mirrorlib.version import VERSION
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Host = Literal["databricks", "fabric", "local"]
 Utilities: TypeAlias = Any  # what `dbutils` and `notebookutils` are
 _ONELAKE = "onelake.dfs.fabric.microsoft.com"
 _FOLDERS = ("Files", "Tables")  # of a lakehouse
@@ -50,7 +49,7 @@ _LONGEST = 1_000  # characters of what a platform says
 _EXIT_LIMIT = 1_000_000  # characters that every host takes as a notebook's value
 
 
-def host_of(names: Mapping[str, object]) -> Host:
+def host_of(names: Mapping[str, object]) -> Literal["databricks", "fabric", "local"]:
     """Say where the notebook runs."""
     if "dbutils" in names:
         return "databricks"

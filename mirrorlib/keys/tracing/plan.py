@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _WIDTH = "spark.sql.debug.maxToStringFields"  # Spark cuts lists of more than 25 parts otherwise
-_WIDE = 2**31 - 1
 _LOCKS: WeakKeyDictionary[SparkSession, threading.Lock] = WeakKeyDictionary()
 _BRANCH = re.compile(r"((?:   |:  )*)(:- |\+- )(.*)", re.DOTALL)
 _OPERATOR = re.compile(r"(~?)!?([A-Z]\w*)(.*)", re.DOTALL)
@@ -83,7 +82,7 @@ def _wide(spark: SparkSession) -> Iterator[None]:
     with _LOCKS.setdefault(spark, threading.Lock()):
         try:
             before = spark.conf.get(_WIDTH, None)
-            spark.conf.set(_WIDTH, str(_WIDE))
+            spark.conf.set(_WIDTH, str(2**31 - 1))
         except PySparkException:  # a platform that forbids it: what is cut is seen as such
             yield
             return

@@ -64,7 +64,6 @@ def _nothing(label: str, why: str) -> Effect:
 _SHUFFLED = "rows of a key arrive in another order"
 _FEWER = "it keeps some rows of a key and not others, perhaps not the newest"
 _STATEFUL = "it is stateful: what comes out are no longer all changes of a record"
-_MULTIPLIED = "one row becomes several"
 
 _UNARY = {
     "Aggregate": _no_primary("aggregate", _STATEFUL, "none", "group"),
@@ -77,7 +76,7 @@ _UNARY = {
     "Distinct": _no_primary("distinct", _STATEFUL, "columns", "group"),
     "EventTimeWatermark": Effect(label="withWatermark"),
     "Filter": _row_by_row("filter"),
-    "Generate": _no_primary("explode", _MULTIPLIED, works="row"),
+    "Generate": _no_primary("explode", "one row becomes several", works="row"),
     "GlobalLimit": _picking("limit", _FEWER, "columns"),
     "LocalLimit": _picking("limit", _FEWER),
     "Offset": _picking("offset", _FEWER, "columns"),

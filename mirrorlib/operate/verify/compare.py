@@ -1,7 +1,8 @@
 """Compare two sides of a table: what has to be there, told from changes where need be, and what is there.
 
-In: two frames of the same columns. Out: `Compared`. Both are read once, and hashed; where hashes differ they are read
-once more. What markers come to is told by windows of SQL over all rows at once, which is a fold of its own.
+In: two frames of the same columns. Out: how many rows each has, and the first that differ. Both are read once, and
+hashed; where hashes differ they are read once more. What markers come to is told by windows of SQL over all rows at
+once, which is a fold of its own.
 """
 
 from __future__ import annotations
@@ -152,16 +153,6 @@ def _add_up(rows: Iterable[Row]) -> dict[int, tuple[int, ...]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """How many rows have to be there, how many are, and the first that differ, as changes; there may be *more*."""
-
-    expected: int
-    found: int
-    changes: tuple[Change, ...]
-    more: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
     """What is compared: the *columns* of two sides, which have them in the same types.
 
@@ -184,8 +175,11 @@ class Sides:
     conditional: str | None = None
     sample: float
 
-    def compare(self) -> Compared:
-        """Compare by sums of hashes in the bucket of each key, or of each row, and rows of those that differ."""
+    def compare(self) -> tuple[int, int, tuple[Change, ...], bool]:
+        """Compare by sums of hashes in the bucket of each key, or of each row, and rows of those that differ.
+
+        Returns how many have to be there, how many are, the first that differ, as changes, and if there may be more.
+        """
         # While one side waits for its small jobs, the other works.
         with ThreadPoolExecutor(2) as pool:
             found, wanted = pool.map(lambda sums: sums.collect(), self._sums())
@@ -196,12 +190,8 @@ class Sides:
         looked = differing[: max(1, _LOOKED_AT // each)]
         ends = [key for row in found for key in row[_ENDS:] if key is not None]
         first, more = self._first(looked, ends) if looked else ((), False)
-        return Compared(
-            expected=expected,
-            found=expected - net,
-            changes=first,
-            more=more or len(looked) < len(differing) or len(differing) > 0 == len(first),
-        )
+        more = more or len(looked) < len(differing) or len(differing) > 0 == len(first)
+        return expected, expected - net, first, more
 
     def _sums(self) -> Iterator[DataFrame]:
         """Sum up each side by bucket: rows that have to be there, what they are more than those found, and hashes.
@@ -217,8 +207,7 @@ class Sides:
         signed = {half: side * f.col(half) for half in _HALVES}
         found = found.withColumns({**signed, SIDE: side, _WANTED: f.lit(0).cast("long")})
         yield found.groupBy(_BUCKET).agg(*sums, *ends)
-        wanted = self._wanted_sums().withColumn(SIDE, f.col(_WANTED))
-        yield wanted.groupBy(_BUCKET).agg(*sums)
+        yield self._wanted_sums().withColumn(SIDE, f.col(_WANTED)).groupBy(_BUCKET).agg(*sums)
 
     def _wanted_sums(self) -> DataFrame:
         """Sum up what has to be there; of what it began with, only that is told row by row to which something came.

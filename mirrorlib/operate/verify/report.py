@@ -78,17 +78,17 @@ class Verified:
 
     def compared(self, sides: Sides, left: Sequence[str], *, show_values: bool) -> Verified:
         """Compare two sides, and add what comes of it; nothing is said of the columns that are *left* out."""
-        told = sides.compare()
-        changes = (Difference.of(one, sides.keys, show_values=show_values) for one in told.changes)
+        expected, found, changes, more = sides.compare()
+        told = (Difference.of(one, sides.keys, show_values=show_values) for one in changes)
         reasons = [f"a sample: {sides.sample:g} of the keys"] if sides.sample < 1 else []
         reasons += [f"not verified: the column {name}" for name in left]
         return replace(
             self,
-            state="different" if told.changes or told.more else "equal",
-            expected=told.expected,
-            found=told.found,
-            differences=tuple(changes),
-            more=told.more,
+            state="different" if changes or more else "equal",
+            expected=expected,
+            found=found,
+            differences=tuple(told),
+            more=more,
             reasons=(*self.reasons, *reasons),
         )
 
