@@ -140,9 +140,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         return last.next_mark(app_id, planned.streams[0], planned.number, facts, claim)
 
     def is_overtaken(self, before: DerivedTarget, failure: Exception) -> bool:
-        if isinstance(failure, MirrorError):
-            return False
-        return was_overtaken(self._log(before), self.ready)
+        return not isinstance(failure, MirrorError) and was_overtaken(self._log(before), self.ready)
 
     def prove(self, before: DerivedTarget) -> DeriveReport:
         job, planned = self.job, self.planned

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Transform = Callable[..., "DataFrame"]
-_MARK = "mirrorlib_source_"
-_KEY = "_mirror_key_"
 _FLOAT = re.compile(r"\b(?:float|double)\b")
 
 
@@ -56,7 +54,7 @@ def frame_rows(source: SourceTable, plan: WindowPlan, rows: DataFrame) -> Framed
         marker, keys = f"{MARKER}{tags[0].declared.id}", tags[0].declared.keys
         columns = () if keys.lost else keys.partition
     else:
-        marker = f"{_MARK}{uuid.uuid4().hex[:12]}"
+        marker = f"mirrorlib_source_{uuid.uuid4().hex[:12]}"
         # By a select, as with keys: what is below the mark says which columns there are.
         frame = frame.select(*map(quote, frame.columns)).alias(marker)
     return Framed(
@@ -105,7 +103,7 @@ def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]
 
     names, flags = rows.columns, []
     for place, (values, columns) in enumerate(keys):
-        flag = f"{_KEY}{place}"
+        flag = f"_mirror_key_{place}"
         new = [f"{flag}_{number}" for number in range(len(columns))]
         named = values.toDF(*new)
         pairs = zip(columns, new, strict=True)

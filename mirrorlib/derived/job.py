@@ -168,9 +168,7 @@ def write_difference(
     by = keys or names
     try:
         staged = stage_frame(job.session, state, folder, untag(changes), by, (DROP, CHANGE, ADD))
-        counts: dict[int, int] = {
-            row[OP]: row["count"] for row in staged.frame.groupBy(OP).count().collect()
-        }
+        counts = {op: rows for op, rows in staged.frame.groupBy(OP).count().collect()}  # noqa: C416
         commit_staged(
             job.session,
             job.place.ref,

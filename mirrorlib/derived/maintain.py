@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 DELETED_AT = "_mirror_deleted_at"  # when a tombstone came, by the clock: its retention starts there
 _OWNED = "view"  # in what a commit says: the id of the table that it was meant for
-_VIEW = "_mirror_view_"
-_SHARED = "spark.sql.globalTempDatabase"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,13 +244,13 @@ def _merge(session: SparkSession, rows: DataFrame, view: View, said: Mapping[str
     if keys.deleted is not None:
         gone = f.when(f.col(quote(keys.deleted)), f.current_timestamp())
         newest = newest.withColumn(DELETED_AT, gone)
-    name = f"{_VIEW}{uuid.uuid4().hex}"
+    name = f"_mirror_view_{uuid.uuid4().hex}"
     source, drop = name, session.catalog.dropTempView
     if rows.sparkSession is session:  # where the compute has one for all, it has no global views
         newest.createOrReplaceTempView(name)
     else:
         newest.createOrReplaceGlobalTempView(name)
-        shared = quote(read_conf(session, _SHARED) or "global_temp")
+        shared = quote(read_conf(session, "spark.sql.globalTempDatabase") or "global_temp")
         source, drop = f"{shared}.{name}", session.catalog.dropGlobalTempView
     same = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in keys.primary)
     # Structs compare field by field, and NULL is less than everything: the oldest.

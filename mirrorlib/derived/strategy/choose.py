@@ -41,7 +41,7 @@ class Reach:
     """How the rows of a source reach the result."""
 
     # Key columns of the source, and which columns of the result have their values.
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
     by_row: bool = True  # every row is transformed by itself
     # Every row of the result has the key of a row of the source, so that fewer rows make fewer.
     own: bool = True
@@ -114,10 +114,8 @@ def _hidden(nodes: Sequence[Node], framed: Sequence[Framed]) -> str:
 def _reach(root: Node, source: Framed, nodes: Iterable[Node], outputs: Mapping[str, str]) -> Reach:
     """Follow a source from its mark to the end of a plan, and name its keys by the first columns with their values."""
     marked = find_marked(root, source.marker)
-    if not marked:
-        return Reach(why="the source is not read")
-    if len(marked) > 1:
-        return Reach(why="the source is read more than once")
+    if len(marked) != 1:
+        return Reach(why=f"the source is {'read more than once' if marked else 'not read'}")
     way = marked[0].way
     if marked[0].inner:
         return Reach(why="the source is read inside an expression")
@@ -139,12 +137,10 @@ def _reach(root: Node, source: Framed, nodes: Iterable[Node], outputs: Mapping[s
             return Reach(
                 why=why or f"{judge(node, side).label} brings rows of several keys together"
             )
-    named = {
-        name: next((to for number, to in outputs.items() if number in column.numbers), None)
-        for name, column in followed.items()
-        if column.lost_at is None
-    }
-    reach.columns = {name: to for name, to in named.items() if to is not None}
+    for name, column in followed.items():
+        ends = [to for number, to in outputs.items() if number in column.numbers]
+        if ends and column.lost_at is None:
+            reach.columns[name] = ends[0]
     return reach
 
 
@@ -230,9 +226,7 @@ def _join(node: Node, side: int, followed: dict[str, Followed], reach: Reach) ->
             followed[name] = Followed(partners[0], column.kind)
         else:
             del followed[name]
-    if followed:
-        return ""
-    return f"a join ({kind}) is not by the source's keys"
+    return "" if followed else f"a join ({kind}) is not by the source's keys"
 
 
 def _partners(column: Followed, equal: Sequence[tuple[Column, Column]]) -> set[Column]:
@@ -252,8 +246,7 @@ def _equalities(condition: str) -> Iterator[tuple[Column, Column]]:
         for part in parts:
             yield from _equalities(part)
         return
-    found = _EQUAL.fullmatch(inner)
-    if found is not None:
+    if found := _EQUAL.fullmatch(inner):
         yield (found[1], found[2]), (found[3], found[4])
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.delta.sessions import read_conf
 from mirrorlib.keys.tracing.outputs import outputs_of
-from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, walk
+from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, is_mark, walk
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message  # type: ignore[import-untyped]  # its types come apart from it
@@ -37,7 +37,6 @@ _RANGE = re.compile(r"\bid(#\d+)")  # what a range calls its column, without pri
 # Operators in which texts may stand; others list columns.
 _TEXTS = re.compile("Aggregate|Filter|Generate|Join|Project|RepartitionByExpression|Sort|Window")
 _NAMED = re.compile(r"mirrorlib_keyed_\w+|\b[xyz]_\d+(?=#)")
-_LITERAL = "org.apache.spark.sql.catalyst.expressions.Literal"
 _ALIAS = "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias"
 # What a client sends as it was written, for the server to read.
 _WRITTEN = {"SQL": "query", "ExpressionString": "expression"}
@@ -56,9 +55,9 @@ def hash_plan(result: DataFrame, root: Node, markers: Sequence[str]) -> str:
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
-        mark = node.text.strip() if node.operator == "SubqueryAlias" else ""
-        if mark in marks:
-            lines.append(f"{depth} source {marks[mark]} {_used(node.children[0], numbers)}")
+        if is_mark(node, marks):
+            place, used = marks[node.text.strip()], _used(node.children[0], numbers)
+            lines.append(f"{depth} source {place} {used}")
             continue
         text = _NAMED.sub("", f"{node.operator}{node.text}")
         if node.operator == "CTERelationRef":  # the session counts them; what it means is below
@@ -116,7 +115,7 @@ def _literals(result: DataFrame, markers: Container[str]) -> list[str]:
 def _listed(part: object, markers: Container[str]) -> Iterator[str]:
     """Give the literals in JSON, in which a tree is the list of its nodes, each before those below it."""
     if isinstance(part, dict):
-        if part.get("class") == _LITERAL:
+        if part.get("class") == "org.apache.spark.sql.catalyst.expressions.Literal":
             kind = part.get("dataType")
             # Of bytes JSON tells where Java keeps them, another place each time; the plan's text has them.
             yield json.dumps([kind, None if kind == "binary" else part.get("value")])

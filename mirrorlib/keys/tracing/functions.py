@@ -16,7 +16,7 @@ from mirrorlib.keys.tracing.outputs import TYPE, is_closed, selected
 from mirrorlib.keys.tracing.plan import Node, walk
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
 _CALL = re.compile(r"`?([^\s,()\[\]]+)\(")  # a quoted name may begin with one
 _NUMBERED = re.compile(r"\)#(\d+)")
@@ -81,10 +81,10 @@ def user_defined(spark: SparkSession, names: set[str]) -> set[str]:
     plain = sorted(
         name for name in names if re.fullmatch(r"\w+", name) and name.lower() not in _OTHERS
     )
-    listed: list[Row] = []
     try:
-        if plain:  # to ask for one that is not there would log an error
-            listed = spark.sql(f"SHOW FUNCTIONS LIKE '{'|'.join(plain)}'").collect()
+        # To ask for one that is not there would log an error.
+        asked = f"SHOW FUNCTIONS LIKE '{'|'.join(plain)}'"
+        listed = spark.sql(asked).collect() if plain else []
         known = {str(row[0]).rpartition(".")[2].lower() for row in listed}
         there = {name for name in plain if name.lower() in known}
         own = {name for name in there if _class_of(spark, name).startswith(_OWN)}
