@@ -35,12 +35,7 @@ _NOTEBOOKS = {
     "self_test": "Try what this workspace lets through, with tables of its own.",
     "tour": "Go the whole way on real data.",
 }
-_PIPELINES = ("initial_load", "incremental_apply")
-_SCHEDULED = "incremental_apply"
-# In the default lakehouse; the notebooks make OneLake's addresses of these.
-_LANDING_ZONE, _STATE = "Files/landing", "Files/mirrorlib"
 TABLES = "Tables"  # for a zone whose tables are in `.schema` folders: the lakehouse wants Tables/<schema>/<table>
-_COMPUTE = "enable_native_execution_engine: false\nruntime_version: 1.3\n"
 # What the runtime has not; it has pyarrow. One version, so that an environment that is published again is the same: the
 # one that the tests on Spark 3.5 run with.
 _PACKAGES = "dependencies:\n  - pip:\n      - obstore==0.12.1\n"
@@ -94,13 +89,13 @@ def write_items(
     environment: dict[str, str | bytes] = {
         f"Libraries/CustomLibraries/{file.name}": file.read_bytes(),
         "Libraries/PublicLibraries/environment.yml": _PACKAGES,
-        "Setting/Sparkcompute.yml": _COMPUTE,
+        "Setting/Sparkcompute.yml": "enable_native_execution_engine: false\nruntime_version: 1.3\n",
     }
     items = (
         _Item("Lakehouse", _HOME, "The landing zone, the tables and the journal.", lakehouse),
         _Item("Environment", _HOME, "The wheel.", environment),
         *(_notebook(name, what) for name, what in _NOTEBOOKS.items()),
-        *(_pipeline(name, tables, target, every) for name in _PIPELINES),
+        *(_pipeline(name, tables, target, every) for name in ("initial_load", "incremental_apply")),
     )
     for item in items:
         _write(root, item)
@@ -159,7 +154,8 @@ def _metadata(value: Mapping[str, Any]) -> str:
 
 def _pipeline(name: str, tables: Sequence[str], target: str, every: int | None) -> _Item:
     """Say a pipeline: its parameters, and a loop over its tables that runs the notebook; and when it runs."""
-    parameters = {"landing_zone": _LANDING_ZONE, "target": target, "state": _STATE}
+    # In the default lakehouse; the notebooks make OneLake's addresses of these.
+    parameters = {"landing_zone": "Files/landing", "target": target, "state": "Files/mirrorlib"}
     handed = {one: _expression(f"@pipeline().parameters.{one}") for one in parameters}
     run = {
         "name": f"Run {name}",
@@ -195,7 +191,7 @@ def _pipeline(name: str, tables: Sequence[str], target: str, every: int | None) 
     known["tables"] = {"type": "array", "defaultValue": list(tables)}
     content = {"activities": [loop], "parameters": known, "concurrency": 1}
     files = {"pipeline-content.json": _json({"properties": content})}
-    if name == _SCHEDULED:
+    if name == "incremental_apply":
         files[".schedules"] = _schedules(every)
     return _Item("DataPipeline", _title(name), _NOTEBOOKS[name], files)
 

@@ -21,18 +21,16 @@ from mirrorlib.errors import BundleError
 
 _DIST = "dist"
 _STAMPED = f"{_DIST}/stamped"  # where no pattern for built wheels, dist/*.whl, finds it
-_PROJECT = "mirrorlib-delta"
 _TOLD = "SETUPTOOLS_SCM_PRETEND_VERSION"  # where a build takes its version from, and else from git
 # Of these there can be a post-release (PEP 440), which stands before the number of a development.
 _RELEASE = re.compile(r"(?P<release>(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?)(?P<dev>\.dev\d+)?")
-_NUMBERS = 10**9
 
 
 def build_clone(folder: Path) -> Path:
     """Build the wheel of the clone that a folder is: once to learn its version and content, then as what it is."""
     file = folder / "pyproject.toml"
     project = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    if project.get("project", {}).get("name") != _PROJECT:
+    if project.get("project", {}).get("name") != "mirrorlib-delta":
         msg = "there is no clone of mirrorlib here whose wheel could be built"
         step = "Give the wheel with --wheel PATH, or work in a clone."
         raise BundleError(msg, found=str(folder), next_step=step)
@@ -66,7 +64,7 @@ def _built(folder: Path, place: str, told: Mapping[str, str] | None = None) -> P
 def _own_version(wheel: Path) -> str:
     """Give a wheel's version with a number of its content: a post-release where there can be one, else a local part."""
     version = wheel.stem.split("-")[1]
-    number = int(hashlib.sha256(wheel.read_bytes()).hexdigest(), 16) % _NUMBERS
+    number = int(hashlib.sha256(wheel.read_bytes()).hexdigest(), 16) % 10**9
     if found := _RELEASE.fullmatch(version):
         return f"{found['release']}.post{number}{found['dev'] or ''}"
     return f"{version}{'.' if '+' in version else '+'}c{number}"

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 PARTITIONS = "includeInPartitioning"
 # A text, which is kept, or a comment, which Foundry's own documentation writes into its examples.
 _COMMENT = re.compile(r'(?P<text>"(?:\\.|[^"\\])*")|//[^\n]*')
-_READER = "com.palantir.foundry.spark.input.ParquetDataFrameReader"
 _FIELD = "a field of the schema document"
 _PARTS = (  # of a field; those that say nothing are null
     "type", "name", "nullable", "userDefinedTypeClass", "customMetadata", "arraySubtype", "precision", "scale",
@@ -75,7 +74,7 @@ def to_foundry_schema(df: DataFrame) -> dict[str, Any]:
     return {
         "fieldSchemaList": fields,
         "primaryKey": _primary_key(keys, fields) if keys.primary else None,
-        "dataFrameReaderClass": _READER,
+        "dataFrameReaderClass": "com.palantir.foundry.spark.input.ParquetDataFrameReader",
         "customMetadata": {"format": "parquet"},
     }
 

@@ -220,10 +220,9 @@ def check(report: Report) -> None:
         StoppedError: the report is not well.
 
     """
-    if report.ok:
-        return
-    msg = "the run is not well"
-    raise StoppedError(msg, found=first_few(report.notes()) or "no table is well")
+    if not report.ok:
+        msg = "the run is not well"
+        raise StoppedError(msg, found=first_few(report.notes()) or "no table is well")
 
 
 def _fabric(names: Mapping[str, Any]) -> Utilities:

@@ -10,7 +10,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -127,20 +127,15 @@ class _Line(str):
 @contextlib.contextmanager
 def show_in_cell(*, live: bool) -> Iterator[Observer]:
     """Give an observer that shows a board in a notebook's cell: *live* in one place, else printed now and then."""
-    board, ended = Board(), threading.Event()
-    handle, shell = None, sys.modules.get("IPython")  # which every kernel has imported
+    board, ended, pause = Board(), threading.Event(), _PRINTED
+    show: Callable[[object], object] = print
+    shell = sys.modules.get("IPython")  # which every kernel has imported
     if live and shell is not None and shell.get_ipython() is not None:
-        handle = shell.display.display(board, display_id=True)
+        show, pause = shell.display.display(board, display_id=True).update, _LIVE
 
     def draw() -> None:
-        while not ended.wait(_LIVE if handle else _PRINTED):
+        while not ended.wait(pause):
             show(board)
-
-    def show(what: object) -> None:
-        if handle is None:
-            sys.stdout.write(f"{what}\n")
-        else:
-            handle.update(what)
 
     thread = threading.Thread(target=draw, name="progress", daemon=True)
     thread.start()

@@ -102,11 +102,8 @@ def platform_spark() -> SparkSession | None:
 
 def has_spark() -> bool:
     """Say whether this process has a session already, which it brought or a caller has made."""
-    if "pyspark.sql" not in sys.modules:
-        return False
-    from pyspark.sql import SparkSession  # an extra
-
-    return SparkSession.getActiveSession() is not None
+    sql = sys.modules.get("pyspark.sql")
+    return sql is not None and sql.SparkSession.getActiveSession() is not None
 
 
 def refuse_passing_catalog(spark: SparkSession, catalog: str) -> None:
