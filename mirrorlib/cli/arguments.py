@@ -74,10 +74,7 @@ ZONE: Arguments = {
     "--on-gone WORD": "what becomes of a Delta table whose folder is gone from the zone (default: keep)",
     **MEMORY,
 }
-DEFAULTS: Mapping[str, object] = {
-    **{one.name: one.default for one in fields(Options)},
-    "memory": "2g",
-}
+DEFAULTS: Mapping[str, object] = {one.name: one.default for one in fields(Options)}
 
 
 def rounds(what: str) -> Arguments:
@@ -137,8 +134,7 @@ def size(text: str) -> int:
     """Read a size in bytes, with k, m or g behind it or not."""
     shifts = {"k": 10, "m": 20, "g": 30}
     unit = text[-1:].lower()
-    number = positive(text[:-1] if unit in shifts else text)
-    return number << shifts.get(unit, 0)
+    return positive(text[:-1] if unit in shifts else text) << shifts.get(unit, 0)
 
 
 def _heap(text: str) -> str:

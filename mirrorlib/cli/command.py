@@ -47,7 +47,10 @@ class Command:
             name = flag.strip("-").lower().replace("-", "_")
             name = f"{name.removesuffix('s')}s" if count in {"*", "+"} else name
             name = "quiet" if name == "quiet_updates" else name
-            details: dict[str, Any] = {"help": text, "default": defaults.get(name)}
+            details: dict[str, Any] = {
+                "help": text,
+                "default": defaults.get(name, parser.get_default(name)),
+            }
             if not flag.startswith("-"):
                 parser.add_argument(name, metavar=flag, nargs=count or None, **details)
                 continue

@@ -85,8 +85,7 @@ def run_one(arguments: argparse.Namespace) -> int:
 class Stop:
     """Whether a signal has asked the run to end."""
 
-    def __init__(self) -> None:
-        self.number: signal.Signals | None = None
+    number: signal.Signals | None = None
 
     def ask(self, number: int, frame: FrameType | None = None) -> None:
         """Take a signal; the second one ends the run at once."""

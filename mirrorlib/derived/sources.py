@@ -188,12 +188,11 @@ def _round(
 
 def _planned(source: SourceTable, stream: Stream, entry: WindowEntry | None) -> WindowPlan:
     commits, position = source.table.commits, position_of(stream, entry)
-    first = position is None or position == NOTHING
     plan = WindowPlan(
         stream=stream.uuid,
         number=1 if entry is None else entry.plan.number + 1,
         attempt=new_attempt(),
-        kind="snapshot" if first else "changes",
+        kind="snapshot" if position is None or position == NOTHING else "changes",
         reset=False,
         after=NOTHING if position is None else position,
         until=commits.newest,

@@ -99,8 +99,7 @@ def write_items(
     )
     for item in items:
         _write(root, item)
-    written = tuple((item.name, item.type) for item in items)
-    return ItemsReport(folder=str(root), items=written)
+    return ItemsReport(folder=str(root), items=tuple((item.name, item.type) for item in items))
 
 
 def item_id(kind: str, name: str) -> str:

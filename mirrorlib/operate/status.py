@@ -245,8 +245,7 @@ def _with_listing(
         files = "1 change file is" if len(run.files) == 1 else f"{len(run.files)} change files are"
         reason = f"{files} not applied yet. Run: mirrorlib apply"
         return replace(status, state="behind", reason=reason, file=run.files[0][1].name)
-    waited = status.state in {"behind", "blocked", "waiting"}
-    if waited and not unapplied:
+    if status.state in {"behind", "blocked", "waiting"} and not unapplied:
         status = replace(status, state="current", reason="", file=None)
     if status.state == "current":
         reason = (status.reason or emptied_since(opened.listed_at)) if opened.emptied else ""

@@ -133,5 +133,4 @@ def _json(name: str, value: object, expected: str) -> object:
 
 def _wrong(name: str, value: object, expected: str) -> ParameterError:
     msg = f"the parameter {name} has to be {expected}"
-    found = f"{type(value).__name__} {ascii(value)[:_LONGEST]}"
-    return ParameterError(msg, found=found)
+    return ParameterError(msg, found=f"{type(value).__name__} {ascii(value)[:_LONGEST]}")

@@ -78,8 +78,7 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
             msg = "the file to publish is not there"
             step = "Check its path; nothing was published."
             raise LandingZoneError(msg, table=arguments.table, file=path, next_step=step)
-    writer = LandingZoneWriter(arguments.landing_zone, source=arguments.source)
-    table = writer.table(
+    table = LandingZoneWriter(arguments.landing_zone, source=arguments.source).table(
         arguments.table,
         keys=arguments.keys,
         file_format=arguments.format,

@@ -134,8 +134,7 @@ def read_files(
     if any(SET in one.columns for one in rest):
         everything = all_set(columns)
         rest = [one if SET in one.columns else one.withColumn(SET, everything) for one in rest]
-    count = sum(one.schema.rows for _, one in opened[first:])
-    return unite(begun), unite(rest), count
+    return unite(begun), unite(rest), sum(one.schema.rows for _, one in opened[first:])
 
 
 def _folds(source: Source, landed: Landed) -> bool:
