@@ -86,6 +86,15 @@ def say_json(value: dict[str, Any], *, in_one_line: bool = False) -> None:
     sys.stdout.flush()
 
 
+def say(arguments: argparse.Namespace, told: dict[str, Any], *lines: str) -> bool:
+    """Print what was done, for people or as JSON; all is well then."""
+    if arguments.json:
+        say_json(told)
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+    return True
+
+
 def say_error(error: MirrorError, *, as_json: bool, in_one_line: bool = False) -> None:
     """Print an error for people to standard error, and for machines as JSON too."""
     if as_json:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 import mirrorlib
 from mirrorlib.cli.arguments import EVENTS, MEMORY, START_AT, TARGET, ZONE, rounds
-from mirrorlib.cli.command import Command, call, say_json
+from mirrorlib.cli.command import Command, call, say
 from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import ParameterError
 from mirrorlib.ingest.report import ApplyReport
@@ -67,14 +66,11 @@ def _reset(arguments: argparse.Namespace) -> bool:
     warnings: list[str] = []
     more = {"start_at": arguments.start_at or 1, "warn": warnings.append}
     life = call(mirrorlib.reset, arguments, spark=start_spark(arguments), **more)
-    if arguments.json:
-        said = {"table": arguments.table, "life": life.ordinal, "started_at": life.started_at}
-        say_json({**said, "warnings": warnings} if arguments.keep else said)
-    else:
-        coming = _KEPT if arguments.keep else _REPLACED
-        sys.stdout.write(f"{arguments.table} begins life {life.ordinal}: {coming}\n")
-        sys.stdout.writelines(f"warning: {warning}\n" for warning in warnings)
-    return True
+    told = {"table": arguments.table, "life": life.ordinal, "started_at": life.started_at}
+    told |= {"warnings": warnings} if arguments.keep else {}
+    coming = _KEPT if arguments.keep else _REPLACED
+    shown = (f"warning: {warning}" for warning in warnings)
+    return say(arguments, told, f"{arguments.table} begins life {life.ordinal}: {coming}", *shown)
 
 
 def _rebuild(arguments: argparse.Namespace) -> Report | bool:
@@ -82,11 +78,10 @@ def _rebuild(arguments: argparse.Namespace) -> Report | bool:
     spark = start_spark(arguments)
     if arguments.undo:
         call(mirrorlib.undo_rebuild, arguments, spark=spark)
-        if arguments.json:
-            say_json({"ok": True, "table": arguments.table})
-        else:
-            sys.stdout.write(f"{arguments.table} has the rows that it had before its rebuild.\n")
-        return True
+        told = {"ok": True, "table": arguments.table}
+        return say(
+            arguments, told, f"{arguments.table} has the rows that it had before its rebuild."
+        )
     with show_progress(quiet=arguments.json) as observe:
         return call(mirrorlib.rebuild, arguments, spark=spark, observe=observe)
 

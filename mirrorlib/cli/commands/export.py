@@ -9,7 +9,7 @@ from typing import Any
 
 import mirrorlib
 from mirrorlib.cli.arguments import TABLES, TARGET, positive, refuse, rounds
-from mirrorlib.cli.command import Command, call, say_json
+from mirrorlib.cli.command import Command, call, say
 from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.errors import LandingZoneError
@@ -85,11 +85,8 @@ def _consumers(arguments: argparse.Namespace) -> Report | bool:
             return call(mirrorlib.consumers, arguments, spark=spark)
         what, name = "rewound", arguments.rewind
         tables = call(mirrorlib.rewind_consumer, arguments, consumer=name, spark=spark)
-    if arguments.json:
-        say_json({"ok": True, "consumer": name, what: list(tables)})
-    else:
-        print(f"{what}: {name}, {', '.join(tables)}")  # noqa: T201  # the command's answer
-    return True
+    told = {"ok": True, "consumer": name, what: list(tables)}
+    return say(arguments, told, f"{what}: {name}, {', '.join(tables)}")
 
 
 EXPORT = Command(
