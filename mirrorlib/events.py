@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 _PLAIN = {*vars(logging.makeLogRecord({})), "asctime", "message", "taskName"}
 STOPPED = frozenset({"blocked", "failed"})
+When = Literal["before", "after"]
 LOG = logging.getLogger(__name__)  # what it is given is told to every handler that listens there
 # Where nobody listens, Python would print what the report says already.
 LOG.addHandler(logging.NullHandler())
@@ -36,7 +37,7 @@ class Event:
 
     table: str
     step: str
-    when: Literal["before", "after"]
+    when: When
     batch: int | None = None
     files: int = 0
     rows: int = 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.difference import NET, NEW
 from mirrorlib.commit.last_commit import LastCommit, read_last_commit
@@ -29,7 +29,7 @@ from mirrorlib.delta.table import Found, check_made, find_target, open_log
 from mirrorlib.derived.place import TablePlace
 from mirrorlib.derived.sources import Round, SourceTable
 from mirrorlib.errors import ForeignWriteError, SchemaError
-from mirrorlib.events import Event, Observer
+from mirrorlib.events import Event, Observer, When
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name, folds_of
 from mirrorlib.journal.entries import new_attempt
@@ -63,13 +63,7 @@ class DeriveJob:
     observe: Observer  # told before and after each step
     began: float  # when, by a clock of no date
 
-    def tell(
-        self,
-        step: str,
-        when: Literal["before", "after"],
-        planned: Round | None = None,
-        rows: int = 0,
-    ) -> None:
+    def tell(self, step: str, when: When, planned: Round | None = None, rows: int = 0) -> None:
         """Tell whoever watches the run that a step begins or has ended."""
         batch = planned.number if planned is not None else None
         self.observe(Event(table=self.name, step=step, when=when, batch=batch, rows=rows))
