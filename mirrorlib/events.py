@@ -47,9 +47,8 @@ class Event:
 Observer = Callable[[Event], None]
 
 
-def unobserved(event: Event) -> None:
+def unobserved(_: Event) -> None:
     """Let nobody watch."""
-    del event
 
 
 def emit(event: str, text: str, *, well: bool = True, **facts: object) -> None:

@@ -87,9 +87,8 @@ class Stop:
 
     number: signal.Signals | None = None
 
-    def ask(self, number: int, frame: FrameType | None = None) -> None:
+    def ask(self, number: int, _: FrameType | None = None) -> None:
         """Take a signal; the second one ends the run at once."""
-        del frame
         if self.is_set():
             raise KeyboardInterrupt
         self.number = signal.Signals(number)

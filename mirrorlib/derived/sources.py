@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.derived.place import TablePlace, find_place
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 CONSUMER = "derive:"
 MODE = "derive"
+Sources: TypeAlias = PathOrUrl | Sequence[PathOrUrl] | Mapping[str, PathOrUrl]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +68,7 @@ class Round:
 
 
 def open_sources(
-    spark: SparkSession,
-    name: str,
-    sources: PathOrUrl | Sequence[PathOrUrl] | Mapping[str, PathOrUrl],
-    target: TablePlace,
-    state: PathOrUrl | None,
+    spark: SparkSession, name: str, sources: Sources, target: TablePlace, state: PathOrUrl | None
 ) -> tuple[SourceTable, ...]:
     """Open the sources."""
     if isinstance(sources, Mapping):

@@ -107,9 +107,8 @@ def _apply_batch(
     spark: SparkSession | None,
     stops: bool,  # noqa: FBT001  # of a partial
     files: DataFrame,
-    number: int,
+    _: int,
 ) -> None:
-    del number
     files.count()  # so that progress counts them; what there is to apply, the zone says
     report = run(spark or files.sparkSession)
     if stops and not report.ok:
