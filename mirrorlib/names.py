@@ -231,8 +231,7 @@ def find_conflicts(names: Iterable[TableName]) -> Mapping[TableName, TableNameEr
         by_path.setdefault(_folded(name.path), []).append(name)
     found: dict[TableName, TableNameError] = {}
     for name in names:
-        twins = [other for other in by_path[_folded(name.path)] if other != name]
-        if twins:
+        if twins := [other for other in by_path[_folded(name.path)] if other != name]:
             found[name] = _conflict(name, twins[0], "differ only by case")
         outer = by_path.get(_folded(name.schema), []) if name.schema is not None else []
         for other in outer:

@@ -42,13 +42,11 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
 
     columns = columns or _stored_columns(feed)
     names = feed.columns
-    missing = [name for name in FEED_COLUMNS if name not in names]
-    taken = [name for name in (DELETED, NEWEST, PLACE) if name in names]
-    if missing:
+    if missing := [name for name in FEED_COLUMNS if name not in names]:
         msg = "the DataFrame is no change feed: it lacks a column of one"
         step = "Give what read_feed or stream_feed returns, with all of its columns."
         raise KeysError(msg, column=missing[0], next_step=step)
-    if taken:
+    if taken := [name for name in (DELETED, NEWEST, PLACE) if name in names]:
         msg = "a column has a name that is needed"
         raise KeysError(msg, column=taken[0], next_step="Rename it.")
     gone = f.col(KIND).isin(DELETE, PRE)

@@ -87,8 +87,7 @@ def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[Data
     from pyspark.sql import functions as f
 
     rows = read_window(spark, one.source.table, window)
-    floats = [name for name, kind in rows.dtypes if _FLOAT.search(kind)]
-    if floats:
+    if floats := [name for name, kind in rows.dtypes if _FLOAT.search(kind)]:
         # 0.0 and -0.0 are two values: Spark compares them as one, but a transformation may tell them apart.
         texts = [f.col(quote(name)).cast("string") for name in floats]
         rows = rows.withColumn(Helpers(rows.columns).sign, f.array(*texts))

@@ -189,8 +189,7 @@ def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
         msg = "the table's columns are not those of the changelog"
         step = "Add or cast the column, or choose another table."
         raise SchemaError(msg, table=table, column=odd, found=both, next_step=step)
-    new = [field for field in fields if field.name not in there]
-    if new:
+    if new := [field for field in fields if field.name not in there]:
         add_columns(session, ref, new, found)
     return found.id
 

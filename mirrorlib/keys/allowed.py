@@ -35,8 +35,7 @@ def check_keys(
     types: frozenset[str] = _KEY_TYPES,
 ) -> Keys:
     """Return the keys that are meant; *types* are those that a key column may have."""
-    double = [name for name, count in Counter(schema.names).items() if count > 1]
-    if double:
+    if double := [name for name, count in Counter(schema.names).items() if count > 1]:
         msg = "two columns have the same name, so a key could mean either"
         raise KeysError(msg, column=double[0], next_step="Rename or drop one of them.")
     keys = _named(schema, columns, "key columns")
@@ -77,8 +76,7 @@ def check_again(schema: StructType, keys: Keys) -> Keys:
 def _named(schema: StructType, names: str | Sequence[str], what: str) -> tuple[str, ...]:
     columns = (names,) if isinstance(names, str) else tuple(names)
     found = tuple(_find(schema, name, what) for name in columns)
-    double = [name for name, count in Counter(found).items() if count > 1]
-    if double:
+    if double := [name for name, count in Counter(found).items() if count > 1]:
         msg = f"the {what} name a column twice"
         raise KeysError(msg, column=double[0], next_step="Name it once.")
     return found

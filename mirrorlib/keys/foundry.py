@@ -52,8 +52,7 @@ class FoundrySchema:
             KeysError: a key column is missing there, or has a type that it cannot have.
 
         """
-        missing = [name for name in self.keys.columns if name not in df.columns]
-        if missing:
+        if missing := [name for name in self.keys.columns if name not in df.columns]:
             msg = "the DataFrame lacks a column that the schema document has among its keys"
             raise KeysError(msg, column=missing[0])
         return tag_columns(df, check_again(df.schema, self.keys), "key_by") if self.keys else df
@@ -312,8 +311,7 @@ def _columns(value: object, what: str, kinds: Mapping[str, str]) -> tuple[str, .
     if len({fold_name(name) for name in value}) < len(value):
         msg = f"{what} names a column twice"
         raise KeysError(msg, found=", ".join(value))
-    missing = [name for name in value if name not in kinds]
-    if missing:
+    if missing := [name for name in value if name not in kinds]:
         msg = f"{what} names a column that the document does not have"
         raise KeysError(msg, column=missing[0])
     return tuple(value)

@@ -200,8 +200,7 @@ def _lost_here(trace: Trace, keys: Keys, schema: StructType) -> str:
     names = {was: now for was, now in trace.names.items() if now is not None}
     free = set(schema.names) - set(names.values())
     names |= {was: was for was in keys.columns if was not in names and was in free}
-    gone = [was for was in keys.columns if was not in names]
-    if gone:
+    if gone := [was for was in keys.columns if was not in names]:
         losses = [loss.label for loss in trace.losses if set(loss.columns) & set(gone)]
         where = f" ({', '.join(dict.fromkeys(losses))})" if losses else ""
         step = f"Keep {_listed(gone)} in the step that loses what is gone{where}."

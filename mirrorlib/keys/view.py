@@ -63,8 +63,7 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
         step = "Name order columns in key_by, or the columns by which rows arrived."
         raise KeysError(msg, next_step=step)
     there = df.columns
-    missing = [name for name in order if there.count(name) != 1]
-    if missing:
+    if missing := [name for name in order if there.count(name) != 1]:
         msg = "the DataFrame does not have that order column, or has it twice"
         step = "Name one that it has once, in its own case."
         raise KeysError(msg, column=missing[0], found=", ".join(there), next_step=step)

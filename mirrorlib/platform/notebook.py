@@ -77,8 +77,7 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
         {'target': '/data', 'max_files': 7, 'tables': ['dbo/*']}
 
     """
-    missing = [name for name in kinds if name not in names]
-    if missing:
+    if missing := [name for name in kinds if name not in names]:
         msg = "the cell that is tagged parameters does not set it"
         step = f'Run the cell below "Parameters" first; if it lacks {first_few(missing)}, take it as it came.'
         raise ParameterError(msg, next_step=step)
@@ -116,8 +115,7 @@ def need(names: Mapping[str, Any], cell: str, *wanted: str) -> None:
         ParameterError: it has not; the cell to be run is named, by the heading that is above it.
 
     """
-    missing = [name for name in wanted if name not in names]
-    if missing:
+    if missing := [name for name in wanted if name not in names]:
         msg = f"there is no {first_few(missing)} yet"
         raise ParameterError(msg, next_step=f'Run the cell below "{cell}" first, then this one.')
 
@@ -268,8 +266,7 @@ def _onelake_address(about: Mapping[str, str | None], name: str, value: str) -> 
 def _options_of(name: str, value: object, kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Read options, and refuse one that has a parameter of its own: nobody could say which of the two counts."""
     more = read_options(value, name)
-    twice = [one for one in more if one in kinds]
-    if twice:
+    if twice := [one for one in more if one in kinds]:
         msg = f"{first_few(twice)} has a parameter of its own"
         raise ParameterError(msg, next_step=f"Set that one, and leave it out of {name}.")
     return more

@@ -42,8 +42,7 @@ def read_options(value: object, name: str = "options") -> dict[str, Any]:
     options = _json(name, value or "{}", expected)
     if not isinstance(options, dict):
         raise _wrong(name, value, expected)
-    unknown = [one for one in options if one not in kinds]
-    if unknown:
+    if unknown := [one for one in options if one not in kinds]:
         msg = f"{first_few(unknown)} is no option of `apply`"
         raise ParameterError(msg, next_step=f"There are {', '.join(kinds)}.")
     return {one: read_parameter(one, given, kinds[one]) for one, given in options.items()}

@@ -121,8 +121,7 @@ def _reach(root: Node, source: Framed, nodes: Iterable[Node], outputs: Mapping[s
         return Reach(why="the source is read inside an expression")
     if not source.key_columns:
         return Reach(why="the source has no keys")
-    why = _picked(nodes, {id(node) for node, _ in way})
-    if why:
+    if why := _picked(nodes, {id(node) for node, _ in way}):
         return Reach(why=why)
     kinds = dict(source.frame.dtypes)
     columns = declared_columns(marked[0].node.children[0], source.key_columns)
@@ -199,8 +198,7 @@ def _union(node: Node, side: int, followed: dict[str, Followed]) -> str:
     if not first or len(first) != len(own):
         return "the columns of a union cannot be told apart"
     for name, column in list(followed.items()):
-        became = [to for to, was in zip(first, own, strict=True) if was in column.columns]
-        if became:
+        if became := [to for to, was in zip(first, own, strict=True) if was in column.columns]:
             followed[name] = Followed(became[0], column.kind)
         else:
             del followed[name]
