@@ -119,8 +119,7 @@ def _above(address: str) -> list[Target]:
 
 def _mirrors(place: Target, state: Store) -> Iterator[Edge]:
     for name, journal in find_journals(state).items():
-        entry = journal.newest_of(journal.lives())
-        if entry is not None:
+        if (entry := journal.newest_of(journal.lives())) is not None:
             keys, policy = entry.plan.policies.keys, entry.plan.policies.insert_policy
             yield Edge(
                 kind="apply",
@@ -153,8 +152,7 @@ def _derived(state: Store) -> Iterator[Edge]:
 def _exports(place: Target, state: Store) -> Iterator[Edge]:
     """Give the consumers of a target's tables; a derived table elsewhere is one as well."""
     for registry in registries(state):
-        stream = registry.newest_stream()
-        if stream is None:
+        if (stream := registry.newest_stream()) is None:
             continue
         entry = registry.newest(stream)
         yield Edge(

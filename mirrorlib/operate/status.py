@@ -181,8 +181,7 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
         ended = journal.entry(lives[-1], entry.plan.batch - 1) if underway else entry
         if (done := ended.done) is not None:
             status = replace(status, version=done.version, last_commit=done.finished_at)
-    doubt = changed_source_of(name.shown, entry)
-    if doubt is not None:  # whatever the last word is
+    if (doubt := changed_source_of(name.shown, entry)) is not None:  # whatever the last word is
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
     if status.landing_zone is None:
         return status

@@ -168,8 +168,7 @@ def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) ->
 
 def _tell_loss(commits: Commits, registry: Registry, horizon: datetime) -> str:
     """Say what a consumer would lose; "" when it is nothing."""
-    stream = registry.newest_stream()
-    if stream is None:
+    if (stream := registry.newest_stream()) is None:
         return ""
     entry = registry.newest(stream)
     who = f"{registry.table}: consumer {registry.consumer}"

@@ -190,8 +190,7 @@ def _require_packages_and_java() -> None:
     if missing:
         msg = f"the Python package {' and '.join(missing)} is not installed"
         raise LocalSparkError(msg, next_step=how_to_install("local"))
-    version = java_version()
-    if version is None:
+    if (version := java_version()) is None:
         msg = "there is no Java on this machine"
         raise LocalSparkError(msg, next_step=_INSTALL_JAVA)
     if version < OLDEST_JAVA:

@@ -48,8 +48,7 @@ def selected(node: Node) -> str:
 
 def _referred(node: Node) -> str:
     """Return the columns of a common table expression as they are called where it is used."""
-    begin = _REFERENCE.match(node.text)
-    if begin is None:
+    if (begin := _REFERENCE.match(node.text)) is None:
         return ""
     text = node.text[begin.end() :]
     end = closed(text)

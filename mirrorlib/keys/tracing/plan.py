@@ -141,8 +141,7 @@ def parse_plan(text: str) -> Node:
 
 
 def _node(line: str) -> Node:
-    found = _OPERATOR.fullmatch(line)
-    if found is None:
+    if (found := _OPERATOR.fullmatch(line)) is None:
         msg = "a line of the plan names no operator"
         raise UnreadablePlanError(msg)
     return Node(operator=found[2], text=found[3], streaming=bool(found[1]))

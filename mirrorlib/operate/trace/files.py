@@ -189,8 +189,7 @@ def _fits(name: str, file: str) -> bool:
 
 def _batches_of(past: Past, life: Life, file: str) -> list[Entry]:
     """Find the batches of a life that a file was planned for."""
-    newest = past.journal.newest(life)
-    if newest is None:
+    if (newest := past.journal.newest(life)) is None:
         return []
     read = cache(partial(past.journal.entry, life))
     numbers, policies = range(1, newest.plan.batch + 1), newest.plan.policies

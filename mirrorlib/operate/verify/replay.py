@@ -88,8 +88,7 @@ def open_planned(source: Source, planned: PlannedFile, places: Iterable[str]) ->
     """Open a file that was planned, in the first place that has it; `FileChangedError` where none has."""
     msg = "the change file is gone"
     for place in places:
-        one = source.zone.stat(f"{place}/{planned.name}")
-        if one is None:
+        if (one := source.zone.stat(f"{place}/{planned.name}")) is None:
             continue
         msg = "the change file is not what was applied"
         landed = read_landed(source, replace(one, below=planned.name), decode=False)
