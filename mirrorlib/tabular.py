@@ -62,7 +62,6 @@ class Tabular:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Render in a notebook."""
         head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header())
         body = "".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"

@@ -170,7 +170,6 @@ def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
 
 
 def _check_java(spark: SparkSession) -> None:
-    """See that the session's Java is still there."""
     try:
         spark.conf.get("spark.sql.session.timeZone")
     except Exception as exc:

@@ -71,8 +71,6 @@ def _tell(job: DeriveJob, report: DeriveReport, computed: Computed) -> None:
 
 
 class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
-    """A round on its way."""
-
     def __init__(self, job: DeriveJob, planned: Round, target: DerivedTarget) -> None:
         self.job = job
         self.planned = planned

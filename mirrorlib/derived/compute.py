@@ -68,7 +68,6 @@ def compute(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
 
 
 def _compute_in_full(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
-    """Do the transformation on all of the sources."""
     framed = [
         frames.frame_rows(source, plan, read_rows(job.spark, source.table, plan.until))
         for source, plan in zip(job.sources, planned.plans, strict=True)
@@ -161,7 +160,6 @@ def _there(job: DeriveJob, target: DerivedTarget, full: Computed) -> DataFrame:
 def _in_part(
     job: DeriveJob, planned: Round, target: DerivedTarget, full: Computed, windows: Sequence[Window]
 ) -> Computed:
-    """Compute the rows of the keys that have changed."""
     given, reaches = list(full.framed), full.shape.reaches
     places = [at for at, one in enumerate(full.changed) if one]
     at, how = places[0], full.how

@@ -235,7 +235,6 @@ def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
 
 
 def _merge(session: SparkSession, rows: DataFrame, view: View, said: Mapping[str, Any]) -> None:
-    """Merge the newest row of each key."""
     from pyspark.sql import functions as f
 
     keys = view.keys

@@ -217,7 +217,6 @@ def _title(name: str) -> str:
 
 
 def _write(root: Path, item: _Item) -> None:
-    """Write an item's folder anew."""
     folder = root / f"{item.name}.{item.type}"
     if folder.exists():
         shutil.rmtree(folder)

@@ -14,7 +14,6 @@ _SHOWN = 100
 
 
 def _feed(arguments: argparse.Namespace) -> bool:
-    """Print the changes, oldest first."""
     from mirrorlib.delta.address import find_feed_table
     from mirrorlib.delta.sessions import configured
     from mirrorlib.feed.changes import first_changes

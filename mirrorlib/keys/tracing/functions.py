@@ -83,8 +83,7 @@ def user_defined(spark: SparkSession, names: set[str]) -> set[str]:
     )
     try:
         # To ask for one that is not there would log an error.
-        asked = f"SHOW FUNCTIONS LIKE '{'|'.join(plain)}'"
-        listed = spark.sql(asked).collect() if plain else []
+        listed = spark.sql(f"SHOW FUNCTIONS LIKE '{'|'.join(plain)}'").collect() if plain else []
         known = {str(row[0]).rpartition(".")[2].lower() for row in listed}
         there = {name for name in plain if name.lower() in known}
         own = {name for name in there if _class_of(spark, name).startswith(_OWN)}

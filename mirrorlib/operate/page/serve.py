@@ -61,8 +61,7 @@ class LivePage:
             if (began := time.monotonic()) >= self._until:
                 self._seen = self._read(before=self._seen)
                 self._page = make_page(self._seen, every=self._every).encode()
-                spent = time.monotonic() - began
-                self._until = began + max(self._every, _REST * spent)
+                self._until = began + max(self._every, _REST * (time.monotonic() - began))
             return self._page
 
 

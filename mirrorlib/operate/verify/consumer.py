@@ -133,8 +133,6 @@ def _address(stream: Stream, to: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One table that is looked at, and what was received of it."""
-
     spark: SparkSession
     source: FeedTable
     registry: Registry
@@ -194,8 +192,7 @@ class _Look:
             return held
         was, now = (physical_names(commits.metadata_at(v)) for v in (begins, received.version))
         for name, physical in now.items():
-            before = was.get(name, physical if physical not in was.values() else "")
-            if before != physical:
+            if was.get(name, physical if physical not in was.values() else "") != physical:
                 msg = "the column was renamed or made anew since, and a log's changes cannot be added up over that"
                 raise self._refused(FeedError, msg, column=name)
         if received.whole:

@@ -90,8 +90,6 @@ def verify_tables(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One table that is looked at, and how."""
-
     spark: SparkSession
     zone: Store
     state: Store
