@@ -171,9 +171,8 @@ def _in_part(
         how = "affected keys"
         keys = []
         for one in places:
-            names = list(reaches[one].columns)
             came_or_went = read_window(job.spark, given[one].source.table, windows[one])
-            values = came_or_went.select(*map(quote, names)).distinct()
+            values = came_or_went.select(*map(quote, reaches[one].columns)).distinct()
             keys.append((values, list(reaches[one].columns.values())))
         if len(keys) == 1:
             few = frames.rows_of_keys(given[at].frame, [(keys[0][0], list(reaches[at].columns))])

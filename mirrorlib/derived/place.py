@@ -53,9 +53,8 @@ def find_place(
         store = open_store(shown)
         path = store.uri("").rstrip("/")
         root, name = _root_of(store.url.rstrip("/"))
-        target = Target.of(root, catalog=None, state=state)
         ref = TableRef(name=name, sql=f"delta.{quote(path)}", path=path)
-        return TablePlace(shown=shown, ref=ref, root=target)
+        return TablePlace(shown=shown, ref=ref, root=Target.of(root, catalog=None, state=state))
     parts = split_dotted(shown)
     catalog = parts[-3] if len(parts) > 2 else spark.catalog.currentCatalog()  # noqa: PLR2004  # catalog.schema.table
     schema = parts[-2] if len(parts) > 1 else spark.catalog.currentDatabase()

@@ -112,12 +112,11 @@ def read_ledger(
         raise LandingZoneError(msg, found=last, next_step="Give a whole number from 1 on.")
     tables = (tables,) if isinstance(tables, str) else tables
     places = Target.of(target, catalog=catalog, state=state)
-    store = open_store(places.state)
     known: defaultdict[str, list[Applied]] = defaultdict(list)
     for one in before.batches if before else ():
         known[one.table].append(one)
     found = list[Applied]()
-    for name, journal in find_applied(store, allow_new=allow_new).items():
+    for name, journal in find_applied(open_store(places.state), allow_new=allow_new).items():
         if matches(name, tables):
             had = known[name.shown]
             after = (had[0].life, had[0].batch) if had else (0, 0)

@@ -138,10 +138,9 @@ def read_status(
 
     """
     places = Target.of(target, catalog=catalog, state=state)
-    store = open_store(places.state)
     moment = datetime.now(UTC)
     tables: dict[TableName, TableStatus] = {}
-    for name, journal in find_applied(store, allow_new=allow_new).items():
+    for name, journal in find_applied(open_store(places.state), allow_new=allow_new).items():
         try:
             status = status_of(journal, name, moment)
         except MirrorError as exc:
