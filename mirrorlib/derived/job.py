@@ -83,8 +83,7 @@ class DerivedTarget:
 
 def open_target(job: DeriveJob) -> DerivedTarget:
     """Open the table as it is now."""
-    there = find_target(job.session, job.place.ref)
-    if there is None:
+    if (there := find_target(job.session, job.place.ref)) is None:
         return DerivedTarget(last=LastCommit(newest=-1))
     found, schema = there
     owner = found.properties.get(OWNER)

@@ -252,8 +252,7 @@ def _parse_primary(value: object, kinds: Mapping[str, str]) -> Keys:
     columns = _columns(primary.get("columns"), "primaryKey", kinds)
     keys = Keys(partition=columns, primary=columns)
     resolution = _object(primary.get("resolution"), "resolution", None)
-    kind = resolution.get("type")
-    if kind == "unique":
+    if (kind := resolution.get("type")) == "unique":
         _inner(resolution, "unique", set())
         keys = replace(keys, unique=True)
     elif kind == "duplicate":
@@ -273,8 +272,7 @@ def _parse_primary(value: object, kinds: Mapping[str, str]) -> Keys:
 
 def _parse_order(value: object, kinds: Mapping[str, str]) -> tuple[str, ...]:
     strategy = _object(value, "resolutionStrategy", None)
-    kind = strategy.get("type")
-    if kind == "latestWins":
+    if (kind := strategy.get("type")) == "latestWins":
         latest = _inner(strategy, "latestWins", {"columns"})
         return _columns(latest.get("columns"), "latestWins", kinds)
     if kind == "customStrategy":

@@ -88,8 +88,7 @@ def _given(root: Node) -> set[str]:
 
 def _used(source: Node, numbers: Mapping[str, str]) -> str:
     """Say which columns of a source the operators above it use, so that no two are taken for one another."""
-    outputs = outputs_of(source)
-    if not outputs:
+    if not (outputs := outputs_of(source)):
         msg = "the columns of a source cannot be told apart"
         raise UnreadablePlanError(msg)
     return ", ".join(

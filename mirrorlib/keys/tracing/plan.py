@@ -58,8 +58,7 @@ def read_plan(df: DataFrame) -> Node:
 def _analyzed(df: DataFrame) -> str:
     from pyspark.errors import PySparkException
 
-    explain = getattr(type(df), "_explain_string", None)
-    if explain is None:
+    if (explain := getattr(type(df), "_explain_string", None)) is None:
         # The text of `explain(True)` without optimizing and planning, which may take seconds.
         return str(df._jdf.queryExecution().analyzed().treeString())  # noqa: SLF001  # no other way to it
     # A Spark Connect client has no other way than what `explain(True)` prints. Its server plans the query before it

@@ -74,13 +74,11 @@ def _changes(frame: DataFrame, turn: int = 1) -> DataFrame:
 
 def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
     ref = refer(open_place(address), parse_name(stream.table))
-    target = find_target(stage.spark, ref)
-    if target is None:
+    if (target := find_target(stage.spark, ref)) is None:
         raise other_copy(stream)
     log = open_log(stage.spark, ref, target[0].location)
     last = read_last_commit(log)
-    facts = last.facts
-    if facts is None:
+    if (facts := last.facts) is None:
         raise other_copy(stream)
     check_copy(stream, facts.get("table"), facts.get("consumer"))
 
@@ -131,8 +129,7 @@ def _first_window(commits: Sequence[Commit], uuid: str, stream: Stream) -> tuple
 
 def _read_manifest(stage: Stage, stream: Stream, address: str) -> Received:
     receiver = Receiver(open_store(address.partition("?")[0]), stream.table)
-    entries = receiver.entries()
-    if not entries:
+    if not (entries := receiver.entries()):
         raise other_copy(stream)
     first, last = entries[0], entries[-1]
     check_copy(stream, last.table, last.consumer)
