@@ -21,7 +21,6 @@ from mirrorlib.store import Store, contents, open_store
 from mirrorlib.tabular import Report
 
 _FOLDER = "derived"
-_MEMBERS = {"address", "name", "sources", "keys", "losses", "how"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,5 +111,5 @@ def read_records(state: Store) -> Iterator[dict[str, Any]]:
     for file in contents(state, _FOLDER).files:
         with contextlib.suppress(JournalError):
             record = check_format(state.read(file.path), file.path)
-            if record.keys() >= _MEMBERS:
+            if record.keys() >= {"address", "name", "sources", "keys", "losses", "how"}:
                 yield record

@@ -33,7 +33,6 @@ TABLE_FOLDER = "land_registry.schema/price_paid"
 TABLE = "land_registry/price_paid"
 ROWS_AFTER_ALL = 92_481
 
-_DATA = "uk-price-paid/pp-monthly-update.csv.zip"
 _OURS = ".mirrorlib-demo"
 _MARKER = "__rowMarker__"
 _MARKERS = {"A": 0, "C": 1, "D": 2}
@@ -88,7 +87,7 @@ def run_demo(folder: str | Path) -> None:
 
 def find_data() -> Path:
     """Find the demo's data."""
-    return find_shipped("examples", _DATA)
+    return find_shipped("examples", "uk-price-paid/pp-monthly-update.csv.zip")
 
 
 def read_price_paid(path: Path) -> pa.Table:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 Utilities: TypeAlias = Any  # what `dbutils` and `notebookutils` are
 _ONELAKE = "onelake.dfs.fabric.microsoft.com"
-_FOLDERS = ("Files", "Tables")  # of a lakehouse
 # SQLite would take the path for one of the driver's own disk, which goes with the session, or lock and write in place
 # on a mount of OneLake.
 _SQLITE = re.compile(r"jdbc:sqlite:(//)?(\./)?(/lakehouse/default/)?(Files|Tables)(/|$)")
@@ -249,7 +248,7 @@ def _onelake_address(about: Mapping[str, str | None], name: str, value: str) -> 
         msg = f"the parameter {name} puts a file of SQLite into a lakehouse, which is no disk"
         step = "Name files:Files/…, delta:Tables/… or a server, jdbc:postgresql://…."
         raise ParameterError(msg, found=value, next_step=step)
-    if place.partition("/")[0] not in _FOLDERS:
+    if place.partition("/")[0] not in {"Files", "Tables"}:  # of a lakehouse
         return value
     workspace = about.get("defaultLakehouseWorkspaceId") or about.get("currentWorkspaceId")
     lakehouse = about.get("defaultLakehouseId")

@@ -40,7 +40,6 @@ _MOMENT = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r" AS [^#]*#\d+|\w+\([^#()]*\)#\d+")  # what a column is called
-_CALLER = re.compile(r"\w*$")
 # They convert nothing without printing it.
 _PLAIN = re.compile(
     "array|array_contains|coalesce|concat|concat_ws|contains|element_at|endswith|get_json_object|"
@@ -98,6 +97,6 @@ def _caller(text: str) -> str:
     for place in range(len(text) - 1, -1, -1):
         depth += (text[place] == ")") - (text[place] == "(")
         if depth < 0:
-            found = _CALLER.search(text[:place])
+            found = re.search(r"\w*$", text[:place])
             return found[0] if found else ""
     return ""

@@ -15,7 +15,6 @@ from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError
 
 Step = tuple[Node, int]  # an operator, and which of its inputs is meant
 _END = r"(?=,|\]|$)"
-_PROJECTS = frozenset({"Project", "Aggregate"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +140,7 @@ class Followed:
             renumbered = {new for old, new in _renumbered(node) if old in self._alive}
             self._alive |= renumbered
             self.columns |= renumbered
-        if node.operator not in _PROJECTS or self.lost_at is not None:
+        if node.operator not in {"Project", "Aggregate"} or self.lost_at is not None:
             return
         listed = selected(node)
         casts = above is not None and above.operator == "View"
