@@ -61,9 +61,8 @@ def find_place(
     sql = ".".join(quote(part) for part in (catalog, schema, parts[-1]))
     ref = TableRef(name=TableName(None, parts[-1]), sql=sql, path=None)
     folder = open_store(state).url if state is not None else ""
-    return TablePlace(
-        shown=shown, ref=ref, root=Target(place=schema, catalog=catalog, state=folder)
-    )
+    target = Target(place=schema, catalog=catalog, state=folder)
+    return TablePlace(shown=shown, ref=ref, root=target)
 
 
 def _root_of(url: str) -> tuple[str, TableName]:
