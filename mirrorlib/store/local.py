@@ -92,9 +92,8 @@ class LocalStore(Store):
 
     def open_new(self, path: str) -> BinaryIO:
         """Open the file itself: only its writer knows its name before it is closed."""
-        with translated("write", self._path(path)):
-            self._path(path).parent.mkdir(parents=True, exist_ok=True)
-            return self._path(path).open("wb")
+        with self._writing(path) as place:
+            return place.open("wb")
 
     def put(self, path: str, data: bytes) -> None:
         """Write beside, flush, rename."""
@@ -111,29 +110,23 @@ class LocalStore(Store):
     def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
         """Link the new name, then remove the old one; a crash in between leaves both."""
         del data
-        old, new = self._path(source), self._path(target)
-        with translated("write", new):
-            new.parent.mkdir(parents=True, exist_ok=True)
+        with self._writing(target) as new:
             try:
-                os.link(old, new)
+                os.link(self._path(source), new)
             except (FileExistsError, FileNotFoundError):
                 return False
             _flush_folder(new.parent)
-            old.unlink(missing_ok=True)
+            self._path(source).unlink(missing_ok=True)
             return True
 
     def move(self, source: str, target: str) -> None:
         """Rename the file, in one step."""
-        new = self._path(target)
-        with translated("write", new):
-            new.parent.mkdir(parents=True, exist_ok=True)
+        with self._writing(target) as new:
             self._path(source).replace(new)
 
     def copy(self, source: str, target: str) -> bool:
         """Copy the file by the operating system's own means."""
-        new = self._path(target)
-        with translated("write", new):
-            new.parent.mkdir(parents=True, exist_ok=True)
+        with self._writing(target) as new:
             shutil.copyfile(self._inside(source), new)
         return True
 
@@ -152,7 +145,7 @@ class LocalStore(Store):
         return str(self._path(path))
 
     def _path(self, path: str) -> Path:
-        return self._root / path if path else self._root
+        return self._root / path
 
     def _inside(self, path: str) -> Path:
         """See that no link leads out: who may write here need not be who may read the rest of the disk."""
@@ -169,11 +162,16 @@ class LocalStore(Store):
         return place
 
     @contextlib.contextmanager
+    def _writing(self, path: str) -> Iterator[Path]:
+        place = self._path(path)
+        with translated("write", place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            yield place
+
+    @contextlib.contextmanager
     def _written(self, path: str, data: bytes) -> Iterator[Path]:
-        final = self._path(path)
-        draft = final.with_name(f".{secrets.token_hex(8)}.tmp")
-        with translated("write", final):
-            final.parent.mkdir(parents=True, exist_ok=True)
+        with self._writing(path) as final:
+            draft = final.with_name(f".{secrets.token_hex(8)}.tmp")
             try:
                 with draft.open("xb") as file:
                     file.write(data)
