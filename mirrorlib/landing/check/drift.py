@@ -1,6 +1,6 @@
 """Review how the files of a table differ: types and nullability, columns and markers that come and go.
 
-In: the facts of each file, in the order in which they apply. Out: findings. What mirrorlib would
+In: the `Review` of each file, in the order in which they apply. Out: findings. What mirrorlib would
 make of a type is told by the same functions that apply the file.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.check.facts import Facts, Policy
+from mirrorlib.landing.check.facts import Policy, Review
 from mirrorlib.landing.check.parquet import misfit
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.types import comparable, widen_type, widens_in_place
@@ -41,26 +41,25 @@ class Drift:
     partitions: dict[str, _Partition] = field(default_factory=dict)
     rows: bool = False  # a file with columns had rows
 
-    def take(self, facts: Facts) -> None:
+    def take(self, file: Review) -> None:
         """Compare one more file with those before it."""
-        name, scan = facts.file.name, facts.scan
-        partition = self.partitions.setdefault(self.policy.sequence(facts.file), _Partition())
-        if partition.marked and not facts.marked and scan.rows:
-            self.found.add("marker-missing", "no row marker", file=name)
-        partition.marked = partition.marked or facts.marked
-        if facts.columns is None:
+        partition = self.partitions.setdefault(self.policy.sequence(file.file), _Partition())
+        if partition.marked and not file.marked and file.rows:
+            file.tell("marker-missing", "no row marker")
+        partition.marked = partition.marked or file.marked
+        if file.columns is None:
             return
-        if scan.rows > scan.deletes:  # some row is to have all columns
+        if file.rows > file.deletes:  # some row is to have all columns
             keys = (form for key in self.policy.metadata.stated_keys for form in (key, key.strip()))
-            there = {fold_name(name) for name in (*keys, *(c.name for c in facts.columns))}
+            there = {fold_name(name) for name in (*keys, *(c.name for c in file.columns))}
             for folded, column in partition.columns.items():
                 if folded not in there:
                     rule = "dropped-column" if column.nullable else "dropped-required-column"
-                    self.found.add(rule, "no such column", file=name, column=column.name)
-        for column in facts.columns:
-            self._take_column(facts, column, partition)
+                    file.tell(rule, "no such column", column=column.name)
+        for column in file.columns:
+            self._take_column(file, column, partition)
         partition.files += 1
-        self.rows = self.rows or scan.rows > 0
+        self.rows = self.rows or file.rows > 0
 
     def close(self) -> None:
         """Say what no file has settled."""
@@ -70,26 +69,25 @@ class Drift:
             if column is not None and pa.types.is_null(column.type):
                 self.found.add("key-untyped", "no type in any file", column=column.name)
 
-    def _take_column(self, facts: Facts, column: pa.Field, partition: _Partition) -> None:
-        folded, name = fold_name(column.name), facts.file.name
+    def _take_column(self, file: Review, column: pa.Field, partition: _Partition) -> None:
+        folded = fold_name(column.name)
         before = partition.columns.setdefault(folded, column)
         if before is column and partition.files and not column.nullable:
-            what = "a new column, required"
-            self.found.add("new-required-column", what, file=name, column=column.name)
+            file.tell("new-required-column", "a new column, required", column=column.name)
         known = self.columns.setdefault(folded, column)
         if known.nullable != column.nullable:
             what = "optional before, required here" if known.nullable else "required before"
-            self.found.add("nullability-flip", what, file=name, column=column.name)
+            file.tell("nullability-flip", what, column=column.name)
         if known.type != column.type and not pa.types.is_null(column.type):
-            kind = self._drifted(facts, column, known.type)
+            kind = self._drifted(file, column, known.type)
             self.columns[folded] = known.with_type(kind)
 
-    def _drifted(self, facts: Facts, column: pa.Field, known: pa.DataType) -> pa.DataType:
+    def _drifted(self, file: Review, column: pa.Field, known: pa.DataType) -> pa.DataType:
         """Say that a column's type is another one; return the type that the table has then."""
         if pa.types.is_null(known):
             return column.type
         wider, deep = widen_type(known, column.type), self.policy.deep
-        row = misfit(self.zone, facts.file, column, known) if deep else None
+        row = misfit(self.zone, file.file, column, known) if deep else None
         types = f"{column.type} here, {known} before"
         rule, what = "schema-drift", ""
         if deep and row is None:
@@ -104,6 +102,5 @@ class Drift:
             what = f"mirrorlib widens the column to {wider} in place, where values need it"
         else:
             what = f"mirrorlib rewrites the table with {wider}, where values need it"
-        place = facts.file.name
-        self.found.add(rule, f"{types}; {what}", file=place, column=column.name, row=row)
+        file.tell(rule, f"{types}; {what}", column=column.name, row=row)
         return known if wider is None else wider

@@ -1,12 +1,13 @@
 """What the review learns of one file, whatever its format: its columns, what its row markers and keys say.
 
-In: pieces of the file, in row order, as Arrow columns. Out: `Facts`, in one pass and bounded memory, and
+In: pieces of the file, in row order, as Arrow columns. Out: a `Review`, in one pass and bounded memory, and
 findings on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -70,20 +71,6 @@ class Policy:
         return tuple(key for key in self.metadata.stated_keys if find_key(there, key) is None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
-    """One file under review."""
-
-    file: StoredFile
-    handle: BinaryIO
-    policy: Policy
-    found: Findings
-
-    def tell(self, rule: str, found: str, **place: str | int | None) -> None:
-        """Note that the file breaks a rule, in a column, a row or a line."""
-        self.found.add(rule, found, file=self.file.name, **place)  # type: ignore[arg-type]  # its own parameters
-
-
 @dataclass(slots=True)
 class Rows:
     """Rows that have something in common: how many, and which is the first."""
@@ -105,9 +92,16 @@ class Rows:
 
 
 @dataclass(slots=True, kw_only=True)
-class Scan:
-    """What the rows of one file say."""
+class Review:
+    """One file under review: what it breaks is told, and what it holds is kept to compare it with its neighbours."""
 
+    file: StoredFile
+    handle: BinaryIO
+    policy: Policy
+    found: Findings
+    # Data columns, of their mirror types; None for delimited text, whose types are declared once.
+    columns: tuple[pa.Field, ...] | None = None
+    marked: bool = False  # it has a marker column
     rows: int = 0
     inserts: int = 0  # rows of marker 0, or without a marker where that is the default
     deletes: int = 0  # rows of marker 2
@@ -117,89 +111,71 @@ class Scan:
     unmarked: Rows = field(default_factory=Rows)
     changes: Rows = field(default_factory=Rows)  # rows that need keys
     # Rows whose key column is NULL, by column.
-    null_keys: dict[str, Rows] = field(default_factory=dict)
+    null_keys: dict[str, Rows] = field(default_factory=lambda: defaultdict(Rows))
 
+    def tell(self, rule: str, found: str, **place: str | int | None) -> None:
+        """Note that the file breaks a rule, in a column, a row or a line."""
+        self.found.add(rule, found, file=self.file.name, **place)  # type: ignore[arg-type]  # its own parameters
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What one readable file holds, for the comparison with its neighbours."""
-
-    file: StoredFile
-    # Data columns, of their mirror types; None for delimited text, whose types are declared once.
-    columns: tuple[pa.Field, ...] | None
-    marked: bool  # it has a marker column
-    scan: Scan
-
-
-def scan_unmarked(scan: Scan, rows: int, policy: Policy) -> None:
-    """Take in rows of a file without a marker column."""
-    scan.rows += rows
-    if policy.metadata.upsert_default:
-        scan.changes = Rows(scan.rows, 0 if scan.rows else None)
-    else:
-        scan.inserts = scan.rows
-
-
-def scan_markers(scan: Scan, values: pa.ChunkedArray, policy: Policy) -> None:
-    """Take in one piece of a marker column."""
-    (markers, unknown, null), start = judge_markers(values), scan.rows
-    scan.rows += len(values)
-    scan.inserts += pc.sum(pc.equal(markers, INSERT)).as_py() or 0
-    scan.deletes += pc.sum(pc.equal(markers, DELETE)).as_py() or 0
-    scan.unknown.see(unknown, start)
-    if scan.unknown.first is not None and scan.shown is None:
-        scan.shown = show_marker(values, scan.unknown.first - start)
-    scan.unmarked.see(null, start)
-    keyed = pc.fill_null(pc.not_equal(markers, INSERT), policy.metadata.upsert_default)
-    scan.changes.see(pc.and_(keyed, pc.invert(unknown)), start)
-
-
-def scan_keys(scan: Scan, keys: Mapping[str, pa.ChunkedArray], start: int) -> None:
-    """Take in one piece of the key columns."""
-    for name, values in keys.items():
-        scan.null_keys.setdefault(name, Rows()).see(pc.is_null(values), start)
-
-
-def tell_rows(review: Review, scan: Scan, marker: str | None) -> None:
-    """Make findings of a scan."""
-    metadata, unknown = review.policy.metadata, scan.unknown
-    if unknown.count:
-        what = f"{unknown.summary}, the first with the marker {scan.shown!a}"
-        review.tell("marker-unknown", what, column=marker, row=unknown.first)
-    if scan.unmarked.count:
-        rule = "marker-null-defaulted" if metadata.upsert_default else "marker-null"
-        review.tell(rule, scan.unmarked.summary, column=marker, row=scan.unmarked.first)
-    if scan.changes.count and review.policy.stated and not metadata.key_columns:
-        review.tell("no-keys", scan.changes.summary, row=scan.changes.first)
-    for name, rows in scan.null_keys.items():
-        if rows.count:
-            review.tell("key-null", rows.summary, column=name, row=rows.first)
-
-
-def tell_marker(review: Review, names: Sequence[str], marker: str, kind: pa.DataType) -> None:
-    """Review a marker column's place, spelling and type; text has no types, and gives an integer's."""
-    if marker != "__rowMarker__":
-        review.tell("marker-name", f"{marker!a}", column=marker)
-    if names[-1] != marker:
-        place = "the first column" if names[0] == marker else "a column in the middle"
-        review.tell("marker-not-last", place, column=marker)
-    if not pa.types.is_integer(kind):
-        review.tell("marker-type", f"the type {kind}", column=marker)
-
-
-def good_names(review: Review, names: Iterable[str]) -> frozenset[str]:
-    """Return the column names that a table can have; say of the others why it cannot."""
-    good: dict[str, str] = {}
-    for name in names:
-        folds = folds_of(name)
-        first = next((good[folded] for folded in folds if folded in good), None)
-        if first is not None:
-            review.tell("columns-collide", f"{first!a} and {name!a}"[:80], column=name)
-            continue
-        try:
-            check_names([name], table=review.policy.table, file=review.file.name)
-        except SchemaError as exc:
-            review.tell("column-name", exc.reason, column=name[:80])
+    def see_unmarked(self, rows: int) -> None:
+        """Take in rows of a file without a marker column."""
+        self.rows += rows
+        if self.policy.metadata.upsert_default:
+            self.changes = Rows(self.rows, 0 if self.rows else None)
         else:
-            good |= dict.fromkeys(folds, name)
-    return frozenset(good.values())
+            self.inserts = self.rows
+
+    def see_markers(self, values: pa.ChunkedArray) -> None:
+        """Take in one piece of a marker column."""
+        (markers, unknown, null), start = judge_markers(values), self.rows
+        self.rows += len(values)
+        self.inserts += pc.sum(pc.equal(markers, INSERT)).as_py() or 0
+        self.deletes += pc.sum(pc.equal(markers, DELETE)).as_py() or 0
+        self.unknown.see(unknown, start)
+        if self.unknown.first is not None and self.shown is None:
+            self.shown = show_marker(values, self.unknown.first - start)
+        self.unmarked.see(null, start)
+        keyed = pc.fill_null(pc.not_equal(markers, INSERT), self.policy.metadata.upsert_default)
+        self.changes.see(pc.and_(keyed, pc.invert(unknown)), start)
+
+    def tell_rows(self, marker: str | None) -> None:
+        """Make findings of what the rows say."""
+        metadata, unknown, unmarked = self.policy.metadata, self.unknown, self.unmarked
+        if unknown.count:
+            what = f"{unknown.summary}, the first with the marker {self.shown!a}"
+            self.tell("marker-unknown", what, column=marker, row=unknown.first)
+        if unmarked.count:
+            rule = "marker-null-defaulted" if metadata.upsert_default else "marker-null"
+            self.tell(rule, unmarked.summary, column=marker, row=unmarked.first)
+        if self.changes.count and self.policy.stated and not metadata.key_columns:
+            self.tell("no-keys", self.changes.summary, row=self.changes.first)
+        for name, rows in self.null_keys.items():
+            if rows.count:
+                self.tell("key-null", rows.summary, column=name, row=rows.first)
+
+    def tell_marker(self, names: Sequence[str], marker: str, kind: pa.DataType) -> None:
+        """Review a marker column's place, spelling and type; text has no types, and gives an integer's."""
+        if marker != "__rowMarker__":
+            self.tell("marker-name", f"{marker!a}", column=marker)
+        if names[-1] != marker:
+            place = "the first column" if names[0] == marker else "a column in the middle"
+            self.tell("marker-not-last", place, column=marker)
+        if not pa.types.is_integer(kind):
+            self.tell("marker-type", f"the type {kind}", column=marker)
+
+    def good_names(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the column names that a table can have; say of the others why it cannot."""
+        good: dict[str, str] = {}
+        for name in names:
+            folds = folds_of(name)
+            first = next((good[folded] for folded in folds if folded in good), None)
+            if first is not None:
+                self.tell("columns-collide", f"{first!a} and {name!a}"[:80], column=name)
+                continue
+            try:
+                check_names([name], table=self.policy.table, file=self.file.name)
+            except SchemaError as exc:
+                self.tell("column-name", exc.reason, column=name[:80])
+            else:
+                good |= dict.fromkeys(folds, name)
+        return frozenset(good.values())

@@ -1,8 +1,8 @@
 """Review Parquet change files: footer, columns, markers, keys; every page when asked to.
 
-In: one listed file. Out: its `Facts`, None when it cannot be read, and findings on the way. The
-footer is read, and of the rows only the marker and such key columns as may be NULL, a piece at a
-time. Nothing asks for the footer's statistics: Arrow ends the process over damaged ones.
+In: a `Review` of one listed file. Out: what it learns of that, and findings on the way. The footer
+is read, and of the rows only the marker and such key columns as may be NULL, a piece at a time. Nothing
+asks for the footer's statistics: Arrow ends the process over damaged ones.
 """
 
 from __future__ import annotations
@@ -10,21 +10,11 @@ from __future__ import annotations
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirrorlib.errors import first_line
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.check.facts import (
-    Facts,
-    Review,
-    Scan,
-    UnreadableError,
-    good_names,
-    scan_keys,
-    scan_markers,
-    scan_unmarked,
-    tell_marker,
-    tell_rows,
-)
+from mirrorlib.landing.check.facts import Review, UnreadableError
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.parquet import check_rows, iter_batches, open_parquet
 from mirrorlib.landing.types import mirror_type
@@ -36,7 +26,7 @@ _BROKEN = (pa.ArrowException, OSError)
 _PANDAS_INDEX = "__index_level_"
 
 
-def review_parquet(review: Review) -> Facts:
+def review_parquet(review: Review) -> None:
     """Review one Parquet file; raises `UnreadableError` where it is not whole, or a page is damaged."""
     try:
         parquet = open_parquet(review.handle)
@@ -45,29 +35,27 @@ def review_parquet(review: Review) -> Facts:
         names, rows = schema.names, parquet.metadata.num_rows
     except _BROKEN as exc:
         raise UnreadableError(first_line(exc, 120), rule="unreadable") from exc
-    columns = _review_columns(review, schema)
+    review.columns = _review_columns(review, schema)
     markers = [name for name in names if name.lower() == MARKER]
     marker = markers[0] if len(markers) == 1 else None
     if marker:
-        kind = schema.field(schema.get_field_index(marker)).type
-        tell_marker(review, names, marker, kind)
+        review.tell_marker(names, marker, schema.field(schema.get_field_index(marker)).type)
     elif markers:
         review.tell("marker-twice", " and ".join(markers)[:80])
     speaks = rows or any(not pa.types.is_null(field.type) for field in schema)
     given = _given_names(review, names) if speaks else ()
     for key in review.policy.missing_keys((*names, *given)) if rows else ():
         review.tell("key-missing", "no such column", column=key)
-    scan = Scan()
+    review.marked = bool(markers)
     if not markers:
-        scan_unmarked(scan, rows, review.policy)
+        review.see_unmarked(rows)
     elif not marker:
-        scan.rows = rows
+        review.rows = rows
     try:
-        _scan(review, scan, columns, marker)
+        _scan(review, review.columns, marker)
     except _BROKEN as exc:
         raise UnreadableError(first_line(exc, 120), rule="damaged") from exc
-    tell_rows(review, scan, marker)
-    return Facts(file=review.file, columns=columns, marked=bool(markers), scan=scan)
+    review.tell_rows(marker)
 
 
 def misfit(zone: Store, file: StoredFile, column: pa.Field, kind: pa.DataType) -> int | None:
@@ -94,13 +82,13 @@ def _given_names(review: Review, names: list[str]) -> tuple[str, ...]:
     there = {fold_name(name) for name in names}
     values = partition_values(review.file.name)
     lacking = [name for name in values if fold_name(name) not in there]
-    good = good_names(review, lacking)
+    good = review.good_names(lacking)
     return tuple(name for name in lacking if name in good and values[name] is not None)
 
 
 def _review_columns(review: Review, schema: pa.Schema) -> tuple[pa.Field, ...]:
     """Give the columns that a table can have; name the others."""
-    good = good_names(review, (name for name in schema.names if name.lower() != MARKER))
+    good = review.good_names(name for name in schema.names if name.lower() != MARKER)
     columns: list[pa.Field] = []
     for field in schema:
         if field.name not in good:
@@ -131,7 +119,7 @@ def _is_converted(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _scan(review: Review, scan: Scan, columns: tuple[pa.Field, ...], marker: str | None) -> None:
+def _scan(review: Review, columns: tuple[pa.Field, ...], marker: str | None) -> None:
     """Read the rows as far as they have to be read."""
     policy = review.policy
     keys = {find_key([c.name for c in columns], key) for key in policy.metadata.stated_keys}
@@ -141,8 +129,9 @@ def _scan(review: Review, scan: Scan, columns: tuple[pa.Field, ...], marker: str
     seen = 0
     for batch in iter_batches(review.handle, None if policy.deep else wanted):
         if marker:
-            scan_markers(scan, _values(batch, marker), policy)
-        scan_keys(scan, {name: _values(batch, name) for name in open_keys}, seen)
+            review.see_markers(_values(batch, marker))
+        for name in open_keys:
+            review.null_keys[name].see(pc.is_null(_values(batch, name)), seen)
         for column in columns if policy.deep else ():
             cast = partial(canonical_values, kind=column.type)
             row = first_refused(_values(batch, column.name), cast)

@@ -1,6 +1,6 @@
 """Review delimited text: header, rows, values, line ends, markers, keys, by the steps of the reader itself.
 
-In: one listed file. Out: its `Facts`, None when its rows cannot be told, and findings on the way. A file
+In: a `Review` of one listed file. Out: what it learns of that, and findings on the way. A file
 has an error here exactly when a reader stops at it; what lies behind the first one is told too, as far
 as it can be read. Everything passes in pieces.
 """
@@ -12,22 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.check.facts import (
-    Facts,
-    Review,
-    Rows,
-    Scan,
-    UnreadableError,
-    good_names,
-    scan_keys,
-    scan_markers,
-    scan_unmarked,
-    tell_marker,
-    tell_rows,
-)
+from mirrorlib.landing.check.facts import Review, Rows, UnreadableError
 from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, small_markers
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
@@ -58,17 +47,22 @@ class _Survey:
     misfit: ChangeFileError | None = None
 
 
-def review_text(review: Review, dialect: Dialect) -> Facts | None:
-    """Review one file of delimited text; raises `UnreadableError` where it cannot be decoded or cut into fields."""
+def review_text(review: Review, dialect: Dialect) -> bool:
+    """Review one file of delimited text; False when its rows cannot be told.
+
+    Raises `UnreadableError` where it cannot be decoded or cut into fields.
+    """
     text = TextFile(review.handle, review.file, dialect, review.policy.table)
     try:
         schema = _review_header(review, text)
-        return None if schema is None else _review_rows(review, text, schema)
+        if schema is not None:
+            _review_rows(review, text, schema)
+            return True
     except FileChangedError:
         review.tell("file-changing", "another file than was listed")
     except ChangeFileError as exc:
         raise _unreadable(exc) from exc
-    return None
+    return False
 
 
 def _unreadable(exc: ChangeFileError) -> UnreadableError:
@@ -98,7 +92,7 @@ def _review_header(review: Review, text: TextFile) -> FileSchema | None:
         return None
     _tell_undeclared(review, dialect, schema, names)
     if schema.marker:
-        tell_marker(review, names, schema.marker, pa.int32())
+        review.tell_marker(names, schema.marker, pa.int32())
     return schema
 
 
@@ -106,7 +100,7 @@ def _tell_refused(review: Review, names: Sequence[str], exc: SchemaError) -> Non
     """Name every column that a reader refuses, and not the first one alone."""
     markers = [name for name in names if name.lower() == MARKER]
     columns = [name for name in names if name.lower() != MARKER]
-    good = good_names(review, columns)
+    good = review.good_names(columns)
     if len(markers) > 1:
         review.tell("marker-twice", " and ".join(markers)[:80])
     elif len(good) == len(columns):
@@ -128,7 +122,7 @@ def _tell_undeclared(
             review.tell("text-column-missing", "it is declared", column=name)
 
 
-def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> Facts:
+def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
     """Read the rows to their end, or to where nothing can be read any more; tell what was seen until there."""
     policy, dialect = review.policy, text.dialect
     names = [column.name for column in schema.columns]
@@ -137,29 +131,30 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> Facts:
     keys = {key: column.name for key in stated if (column := schema.key(key))}
     required = (column.name for column in schema.columns if dialect.required(column.name))
     nulls = {name: Rows() for name in required if name not in keys.values()}
-    survey, scan, stopped = _Survey(), Scan(), None
+    survey, stopped = _Survey(), None
+    review.marked = bool(schema.marker)
     try:
         for rows in _survey_tables(text, schema, survey):
-            start = scan.rows
+            start = review.rows
             if schema.marker:
-                scan_markers(scan, rows.column(schema.marker), policy)
+                review.see_markers(rows.column(schema.marker))
             else:
-                scan_unmarked(scan, len(rows), policy)
-            scan_keys(scan, {key: rows.column(name) for key, name in keys.items()}, start)
+                review.see_unmarked(len(rows))
+            for key, name in keys.items():
+                review.null_keys[key].see(pc.is_null(rows.column(name)), start)
             _see_nulls(nulls, rows, schema.marker, start)
     except ChangeFileError as exc:
         stopped = exc
-    seen = (scan.unknown, scan.unmarked, scan.changes, *scan.null_keys.values(), *nulls.values())
-    for alike in seen:
+    told = (review.unknown, review.unmarked, review.changes)
+    for alike in (*told, *review.null_keys.values(), *nulls.values()):
         _shift(alike, survey)
     _tell_misfits(review, dialect, survey, len(schema.columns) + bool(schema.marker))
-    for key in policy.missing_keys(names) if scan.rows else ():
+    for key in policy.missing_keys(names) if review.rows else ():
         review.tell("key-missing", "no such column", column=key)
-    tell_rows(review, scan, schema.marker)
+    review.tell_rows(schema.marker)
     _tell_nulls(review, text, schema, survey, nulls)
     if stopped is not None:
         raise stopped
-    return Facts(file=review.file, columns=None, marked=bool(schema.marker), scan=scan)
 
 
 def _given(review: Review, dialect: Dialect, schema: FileSchema) -> tuple[str, ...]:
@@ -169,7 +164,7 @@ def _given(review: Review, dialect: Dialect, schema: FileSchema) -> tuple[str, .
         whole = add_given(schema, file, dialect, table=table)
     except SchemaError as exc:
         lacking = [name for name in partition_values(file) if schema.column(name) is None]
-        if len(good_names(review, lacking)) == len(lacking):
+        if len(review.good_names(lacking)) == len(lacking):
             _tell_misfit(review, dialect, exc)
         return tuple(lacking)
     return tuple(column.name for column in whole.columns[len(schema.columns) :])

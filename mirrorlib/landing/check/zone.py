@@ -15,7 +15,7 @@ from functools import partial
 from mirrorlib.errors import StoreError, TableNameError
 from mirrorlib.events import Event, Observer, unobserved
 from mirrorlib.landing.check.drift import Drift
-from mirrorlib.landing.check.facts import Facts, Policy, Review, UnreadableError
+from mirrorlib.landing.check.facts import Policy, Review, UnreadableError
 from mirrorlib.landing.check.folder import iter_levels, review_folder
 from mirrorlib.landing.check.metadata import review_dialect, review_metadata
 from mirrorlib.landing.check.parquet import review_parquet
@@ -186,19 +186,19 @@ def _review_content(
     drift = Drift(zone, policy, found)
     observe(Event(table=table, step="read", when="before", files=len(files), waits=len(files)))
     for checked, file in enumerate(files, start=1):
-        facts = _review_file(zone, file, policy, found) if file.size else None
-        if facts is not None:
+        review = _review_file(zone, file, policy, found) if file.size else None
+        if review is not None:
             # Advice against markers in an initial load; delimited text is to have them always.
-            rows = facts.scan.rows if facts.marked and facts.columns is not None else 0
-            if checked == 1 and rows and facts.scan.inserts == rows:
-                found.add("marker-in-initial-load", "all rows are inserts", file=file.name)
-            drift.take(facts)
+            rows = review.rows if review.marked and review.columns is not None else 0
+            if checked == 1 and rows and review.inserts == rows:
+                review.tell("marker-in-initial-load", "all rows are inserts")
+            drift.take(review)
         observe(Event(table=table, step="done", when="after", files=1))
     drift.close()
     return files
 
 
-def _review_file(zone: Store, file: StoredFile, policy: Policy, found: Findings) -> Facts | None:
+def _review_file(zone: Store, file: StoredFile, policy: Policy, found: Findings) -> Review | None:
     """Read one file; None when it cannot be compared with others."""
     text, dialect = policy.is_text(file), policy.dialect
     if text and dialect is None:
@@ -206,7 +206,10 @@ def _review_file(zone: Store, file: StoredFile, policy: Policy, found: Findings)
     try:
         with zone.open_file(file.path) as handle:
             review = Review(file=file, handle=handle, policy=policy, found=found)
-            return review_text(review, dialect) if text and dialect else review_parquet(review)
+            if text and dialect:
+                return review if review_text(review, dialect) else None
+            review_parquet(review)
+            return review
     except (UnreadableError, StoreError) as exc:
         if _has_changed(zone, file):
             found.add("file-changing", "another file than was listed", file=file.name)
