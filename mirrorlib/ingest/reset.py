@@ -21,9 +21,9 @@ from mirrorlib.ingest.files.source import refuse_changed_source
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
 from mirrorlib.journal.entries import Entry, Life
-from mirrorlib.landing.listing import TableFolder, see_folder
+from mirrorlib.landing.listing import TableFolder, see_below, see_folder
 from mirrorlib.landing.metadata.declared import TableMetadata
-from mirrorlib.landing.plain import order_plain, see_below
+from mirrorlib.landing.plain import order_plain
 from mirrorlib.names import TableName, parse_name
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
@@ -261,7 +261,7 @@ def _check_files(
             else number > position.get(partition, 0)
         )
     }
-    below = see_below(zone, folder, see_folder(zone, folder))
+    below = see_below(zone, folder, see_folder(zone, folder), plain=True)
     listing, _ = order_plain(below, applied, left, overwrites=False)
     for file in (file for files in listing.partitions.values() for file in files.values()):
         if (file.name in known) == (file.name in ahead):

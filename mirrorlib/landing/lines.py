@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 
@@ -35,6 +35,7 @@ _EXACT_IN_DOUBLE = 1 << 53
 _LARGE = pa.decimal128(MAX_PRECISION, 0)
 _BEYOND = "the number is beyond the range of a double"
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+_Objects: TypeAlias = list[tuple[int, dict[str, Any]]]  # each with its line, counted from 1
 
 
 class _Number(float):
@@ -51,18 +52,6 @@ class _Number(float):
         if self:
             return math.isfinite(self)
         return not self.text.lower().partition("e")[0].strip("-0.")
-
-
-@dataclass(frozen=True, slots=True)
-class _Objects:
-    """The objects of whole lines, and the line of each, counted from 1."""
-
-    rows: list[dict[str, Any]]
-    lines: list[int]
-
-    def values(self, name: str) -> list[Any]:
-        """Return a column's values; what a row lacks is NULL."""
-        return [row.get(name) for row in self.rows]
 
 
 @dataclass(slots=True)
@@ -100,11 +89,11 @@ def read_line_schema(text: TextFile) -> FileSchema:
     kinds: dict[str, _Kinds] = {}
     rows = 0
     for piece in _iter_objects(text, once=True):
-        for name in dict.fromkeys(name for row in piece.rows for name in row):
-            values = piece.values(name)
+        for name in dict.fromkeys(name for _, row in piece for name in row):
+            values = [row.get(name) for _, row in piece]  # what a row lacks is NULL
             _check_values(piece, name, values, text)
             kinds.setdefault(name, _Kinds()).add(values)
-        rows += len(piece.rows)
+        rows += len(piece)
     names, marker = split_marker(kinds, table=text.table, file=text.file.name)
     columns = text_columns({name: kinds[name].arrow() for name in names})
     kind = kinds[marker].arrow() if marker else None
@@ -118,13 +107,13 @@ def iter_line_tables(text: TextFile, schema: FileSchema) -> Iterator[pa.Table]:
     for piece in _iter_objects(text, once=False):
         some = True
         try:
-            columns = [_array(piece.values(field.name), field.type) for field in types]
+            columns = [_array([row.get(one.name) for _, row in piece], one.type) for one in types]
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
             msg, file = "the change file has other values than before", text.file.name
             step = "Leave it in place; the next run reads it as it is then."
             raise FileChangedError(msg, table=text.table, file=file, next_step=step) from exc
         # A table without columns would forget how many rows it has.
-        counted = pa.table([pa.nulls(len(piece.rows)), *columns], names=["", *types.names])
+        counted = pa.table([pa.nulls(len(piece)), *columns], names=["", *types.names])
         yield counted.select(types.names)
     if not some:
         yield types.empty_table()
@@ -142,7 +131,7 @@ def _check_values(piece: _Objects, name: str, values: list[Any], file: TextFile)
     """Refuse what is JSON and has no place in a table: numbers beyond a double, text that is not Unicode."""
     if not set(map(type, values)) & {_Number, str, dict, list}:
         return
-    for line, value in zip(piece.lines, values, strict=True):
+    for (line, _), value in zip(piece, values, strict=True):
         if value is None or (type(value) is _Number and value.is_held):
             continue
         try:
@@ -188,7 +177,7 @@ def _iter_objects(text: TextFile, *, once: bool) -> Iterator[_Objects]:
     first = 1
     for lines in _iter_lines(iter_text(text), text):
         piece = _parsed(lines, first, decoder, text)
-        if piece.rows:
+        if piece:
             yield piece
         first += lines.count(b"\n")
 
@@ -219,8 +208,7 @@ def _parsed(text: bytes, first: int, decoder: json.JSONDecoder, file: TextFile) 
         found = "the byte 0x" + text[exc.start : exc.start + 1].hex()
         msg, step = "the text is not utf-8", "Publish it in UTF-8."
         raise file.fault(msg, line=place, found=found, next_step=step) from exc
-    rows: list[dict[str, Any]] = []
-    lines: list[int] = []
+    objects: _Objects = []
     for number, line in enumerate(decoded.split("\n"), start=first):
         if line.isspace() or not line:
             continue
@@ -233,9 +221,8 @@ def _parsed(text: bytes, first: int, decoder: json.JSONDecoder, file: TextFile) 
             msg, found = "the line is no JSON object", kinds.get(type(row), "a number")
             step = "Write one object a line, without an array around them."
             raise file.fault(msg, line=number, found=found, next_step=step)
-        rows.append(row)
-        lines.append(number)
-    return _Objects(rows, lines)
+        objects.append((number, row))
+    return objects
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

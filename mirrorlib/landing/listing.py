@@ -8,17 +8,11 @@ practices 2026-09-18).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from mirrorlib.errors import (
-    ChangeFileError,
-    LandingZoneError,
-    MirrorError,
-    StoreError,
-    TableNameError,
-)
+from mirrorlib.errors import ChangeFileError, LandingZoneError, StoreError, TableNameError
 from mirrorlib.landing.metadata.declared import METADATA_NAME
 from mirrorlib.names import (
     SCHEMA_SUFFIX,
@@ -40,7 +34,7 @@ class TableFolder:
 
     name: TableName
     path: str
-    refusal: MirrorError | None = None  # why this table cannot be mirrored at all, None when it can
+    refusal: TableNameError | StoreError | None = None  # why this table cannot be mirrored at all
     unlisted: bool = False  # it stands for all tables of a schema folder that could not be listed
 
 
@@ -147,33 +141,24 @@ def see_folder(zone: Store, folder: TableFolder) -> FolderContent:
     )
 
 
-def see_partitions(zone: Store, folder: TableFolder, seen: FolderContent) -> FolderContent:
-    """Add what lies in a table's partition folders, `column=value`, one inside the other."""
-    return see_inside(zone, folder, seen, lambda name: "=" in name, follow=True)
-
-
-def see_inside(
-    zone: Store,
-    folder: TableFolder,
-    seen: FolderContent,
-    enters: Callable[[str], bool],
-    *,
-    follow: bool,
+def see_below(
+    zone: Store, folder: TableFolder, seen: FolderContent, *, plain: bool
 ) -> FolderContent:
-    """Add what lies in the folders of a table's folder, at every level.
+    """Add what lies in a table's partition folders, `column=value`, at every level; of a *plain* folder, in all.
 
-    *enters* says by its name whether a folder is looked into; an ignored one never is, and a link where *follow*
-    says so. Files are known by their paths below the table's folder; the folders are those that were not entered.
+    There, links are named, not followed: what one leads to may be in the table already, under its own path or under
+    many, as in a circle. Ignored folders are never looked into. Files are known by their paths below the table's
+    folder; the folders are those that were not entered.
     """
     files, links = list(seen.files), [name for name in seen.links if not is_ignored(name)]
     waiting, left = list(reversed(seen.folders)), []
     while waiting:
         inner = waiting.pop()
         name = inner.rpartition("/")[2]
-        if not enters(name):
+        if not plain and "=" not in name:
             left.append(inner)
             continue
-        if is_ignored(name) or (inner in links and not follow):
+        if is_ignored(name) or (plain and inner in links):
             continue
         listed = zone.list_folder(f"{folder.path}/{inner}")
         if listed is None:

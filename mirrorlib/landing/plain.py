@@ -13,16 +13,9 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from mirrorlib.landing.delimited.dialect import Dialect
-from mirrorlib.landing.listing import (
-    AppliedFiles,
-    FolderContent,
-    FolderListing,
-    TableFolder,
-    order_by_time,
-    see_inside,
-)
+from mirrorlib.landing.listing import AppliedFiles, FolderContent, FolderListing, order_by_time
 from mirrorlib.landing.metadata.declared import PACKED, TableMetadata
-from mirrorlib.store import Store, StoredFile
+from mirrorlib.store import StoredFile
 
 FileKind: TypeAlias = Literal["parquet", "delimited", "lines"]
 
@@ -46,14 +39,6 @@ def kind_of(name: str) -> FileKind:
     for pack in PACKED:
         bare = bare.removesuffix(pack)
     return _KINDS["." + bare.rpartition(".")[2]]
-
-
-def see_below(zone: Store, folder: TableFolder, seen: FolderContent) -> FolderContent:
-    """Add what lies in the folders of a table folder, at every level; links among them are named, not followed.
-
-    What a link leads to may be in the table already, under its own path or under many, as in a circle.
-    """
-    return see_inside(zone, folder, seen, lambda _: True, follow=False)
 
 
 def order_plain(

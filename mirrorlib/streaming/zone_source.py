@@ -29,8 +29,7 @@ from mirrorlib.ingest.rows.decode import open_schema
 from mirrorlib.ingest.rows.read import Landed, check_identity, open_batches, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.journal.disk import Journal
-from mirrorlib.landing.listing import list_tables, see_folder, see_partitions
-from mirrorlib.landing.plain import see_below
+from mirrorlib.landing.listing import list_tables, see_below, see_folder
 from mirrorlib.names import WHOLE_FOLDER, matches, partition_of, sequence_number
 from mirrorlib.store import StoredFile, open_store
 from mirrorlib.streaming import feed_source
@@ -82,7 +81,8 @@ class _FilesReader(ds.DataSourceStreamReader):
         for folder in list_tables(zone):
             if folder.refusal or not matches(folder.name, wanted):
                 continue
-            seen = see_below(zone, folder, see_partitions(zone, folder, see_folder(zone, folder)))
+            seen = see_below(zone, folder, see_folder(zone, folder), plain=False)
+            seen = see_below(zone, folder, seen, plain=True)
             written = [file.modified for file in (seen.metadata, *seen.files) if file is not None]
             look: Offset = {"written": max(written).isoformat()} if written else {}
             numbers = (sequence_number(file.name) or 0 for file in seen.files)

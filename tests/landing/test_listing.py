@@ -16,8 +16,8 @@ from mirrorlib.landing.listing import (
     list_tables,
     order_by_number,
     order_by_time,
+    see_below,
     see_folder,
-    see_partitions,
 )
 from mirrorlib.names import TableName, partition_values, sequence_name
 from mirrorlib.store import Folder, LocalStore, StoredFile, open_store
@@ -376,7 +376,8 @@ def test_partition_folders_are_seen_at_any_depth(root: Path) -> None:
             (root / "orders" / place / name).write_bytes(b"x")
     store = open_store(str(root))
 
-    found = order_by_number(see_partitions(store, folder, see_folder(store, folder)), "orders")
+    seen = see_below(store, folder, see_folder(store, folder), plain=False)
+    found = order_by_number(seen, "orders")
 
     assert ["Region=eu/Day=1", "Region=eu/Day=2", "Region=us"] == list(found.partitions)
     assert [[1, 2]] * 3 == [list(numbered) for numbered in found.partitions.values()]

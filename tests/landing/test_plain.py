@@ -12,9 +12,10 @@ from mirrorlib.landing.listing import (
     FolderContent,
     FolderListing,
     TableFolder,
+    see_below,
     see_folder,
 )
-from mirrorlib.landing.plain import kind_of, order_plain, see_below
+from mirrorlib.landing.plain import kind_of, order_plain
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, StoredFile
 from zones import write_at
@@ -70,7 +71,7 @@ def test_files_at_every_level_come_in_the_order_of_writing(tmp_path: Path) -> No
         path.write_text("x")
         write_at(path, second)
     store = LocalStore(tmp_path)
-    seen = see_below(store, FOLDER, see_folder(store, FOLDER))
+    seen = see_below(store, FOLDER, see_folder(store, FOLDER), plain=True)
 
     listing, _ = order_plain(
         seen, AppliedFiles(etags={}, newest=None, count=0), {}, overwrites=False
@@ -97,7 +98,7 @@ def test_linked_folders_are_named_and_not_followed(tmp_path: Path) -> None:
     (tmp_path / "t").symlink_to("elsewhere")
     store = LocalStore(tmp_path)
 
-    seen = see_below(store, FOLDER, see_folder(store, FOLDER))
+    seen = see_below(store, FOLDER, see_folder(store, FOLDER), plain=True)
     listing, _ = order_plain(
         seen, AppliedFiles(etags={}, newest=None, count=0), {}, overwrites=False
     )

@@ -24,8 +24,8 @@ from mirrorlib.landing.listing import (
     TableFolder,
     order_by_number,
     order_by_time,
+    see_below,
     see_folder,
-    see_partitions,
 )
 from mirrorlib.landing.metadata.declared import (
     METADATA_BYTES,
@@ -34,13 +34,7 @@ from mirrorlib.landing.metadata.declared import (
     as_published,
 )
 from mirrorlib.landing.metadata.reading import parse_metadata
-from mirrorlib.landing.plain import (
-    PLAIN_DIALECT,
-    PLAIN_METADATA,
-    kind_of,
-    order_plain,
-    see_below,
-)
+from mirrorlib.landing.plain import PLAIN_DIALECT, PLAIN_METADATA, kind_of, order_plain
 from mirrorlib.names import extension_of, plain_name, sequence_number
 from mirrorlib.store import Store
 
@@ -129,14 +123,13 @@ def open_folder(
     if data is None:
         if history is not None and _takes_plain(history, options):
             overwrites = options is not None and options.allow_overwrites
-            return _open_plain(
-                see_below(zone, folder, seen), history, listed_at, overwrites=overwrites
-            )
+            seen = see_below(zone, folder, seen, plain=True)
+            return _open_plain(seen, history, listed_at, overwrites=overwrites)
         listing = order_by_number(seen, table)
         return OpenedFolder(listing=listing, metadata=None, warnings=(), listed_at=listed_at)
     metadata = parse_metadata(data, table)
     if metadata.partitioned and short is None:
-        seen = see_partitions(zone, folder, seen)
+        seen = see_below(zone, folder, seen, plain=False)
     metadata = as_published(metadata, (file.name for file in seen.files))
     if metadata.detection == "sequential":
         listing = order_by_number(seen, table, metadata.numbered)

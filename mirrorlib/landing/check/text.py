@@ -21,14 +21,7 @@ from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, sm
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE, iter_pieces, open_rows
-from mirrorlib.landing.delimited.tables import (
-    Reading,
-    header_schema,
-    line_of,
-    parse_rows,
-    start_reading,
-    type_rows,
-)
+from mirrorlib.landing.delimited.tables import Reading, header_schema, line_of, start_reading
 from mirrorlib.landing.delimited.text import DAMAGED, UNDECODABLE, TextFile
 from mirrorlib.landing.given import add_given
 from mirrorlib.names import partition_values
@@ -191,7 +184,7 @@ def _survey_tables(text: TextFile, schema: FileSchema, survey: _Survey) -> Itera
         ragged = len(survey.ragged) - before
         if not ragged:
             try:
-                fields = type_rows(reading, piece, fields, row)
+                fields = reading.typed(piece, fields, row)
             except ChangeFileError as exc:
                 survey.misfit = survey.misfit or exc
         yield fields
@@ -201,7 +194,7 @@ def _survey_tables(text: TextFile, schema: FileSchema, survey: _Survey) -> Itera
 def _sound(reading: Reading, piece: Piece, first_row: int, survey: _Survey) -> pa.Table:
     """Parse a piece; without its ragged rows, if it has any."""
     try:
-        return parse_rows(reading, piece, first_row)
+        return reading.parse(piece, first_row)
     except ChangeFileError:
         width, kept, before = len(reading.opened.names), [], len(survey.ragged)
         for row, (line, text, count) in enumerate(reading.rows(piece), first_row):
@@ -212,7 +205,7 @@ def _sound(reading: Reading, piece: Piece, first_row: int, survey: _Survey) -> p
             survey.ragged_line = survey.ragged_line or line
         if len(survey.ragged) == before:
             raise
-        return parse_rows(reading, Piece(b"".join(kept), piece.line), first_row)
+        return reading.parse(Piece(b"".join(kept), piece.line), first_row)
 
 
 def _tell_misfits(review: Review, dialect: Dialect, survey: _Survey, width: int) -> None:

@@ -16,6 +16,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import pyarrow as pa
@@ -26,15 +27,10 @@ from mirrorlib.landing.columns import FileSchema, split_marker, text_columns
 from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.rows import Opened, check_utf8, iter_pieces, open_rows
 from mirrorlib.landing.delimited.text import TextFile
-from mirrorlib.landing.delimited.values import (
-    ByteNotation,
-    DataType,
-    first_misfit,
-    read_values,
-    shape_of,
-)
+from mirrorlib.landing.delimited.values import ByteNotation, DataType, read_values, shape_of
 from mirrorlib.landing.parquet import ROWS_AT_A_TIME
 from mirrorlib.landing.types import NtzPolicy
+from mirrorlib.landing.values import first_refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +52,72 @@ class Reading:
         """Return the line of a row of a piece, both counted from the piece's first."""
         line, _, _ = next(islice(self.rows(piece), row, None))
         return line
+
+    def parse(self, piece: Piece, first_row: int) -> pa.Table:
+        """Have pyarrow split a piece into columns of text."""
+        names, dialect = list(self.opened.names), self.opened.file.dialect
+        if not self.opened.grammar.has_rows(piece.text, width=len(names)):
+            return pa.table([pa.array([], pa.string())] * len(names), names=names)
+        text, escape = self.opened.grammar.for_arrow(piece.text)
+        # Part of a value: the file's own is gone, and pyarrow takes one from every buffer.
+        if text.startswith(BOM_UTF8):
+            text = BOM_UTF8 + text
+        try:
+            return csv.read_csv(
+                pa.BufferReader(text),
+                read_options=csv.ReadOptions(column_names=names, block_size=len(text) + 1),
+                parse_options=csv.ParseOptions(
+                    delimiter=dialect.column_separator,
+                    quote_char=dialect.quote or False,
+                    escape_char=escape.decode() or False,
+                    newlines_in_values=True,
+                    ignore_empty_lines=len(names) > 1,
+                ),
+                convert_options=csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=["", *([dialect.null_value] if dialect.null_value else [])],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid as exc:
+            raise self._unparsed(piece, first_row) from exc
+
+    def _unparsed(self, piece: Piece, first_row: int) -> ChangeFileError:
+        """Find what pyarrow could not parse; its own message shows data."""
+        opened, expected = self.opened, len(self.opened.names)
+        check_utf8(piece, opened.grammar, opened.file)
+        for row, (line, _, count) in enumerate(self.rows(piece), first_row):
+            if count != expected:
+                msg = (
+                    f"the row has {'fewer' if count < expected else 'more'} fields than the header"
+                )
+                found = f"{count} in place of {expected}"
+                return opened.file.fault(msg, row=row, line=line, found=found)
+        return opened.file.fault("the rows cannot be parsed", line=piece.line)
+
+    def typed(self, piece: Piece, fields: pa.Table, first_row: int) -> pa.Table:
+        """Read every data column as its declared type."""
+        columns: list[pa.ChunkedArray] = []
+        faults: list[tuple[int, str]] = []
+        for name in fields.column_names:
+            column, declared = fields.column(name), self.types.get(name)
+            if declared is not None:
+                read = partial(read_values, declared=declared, kind=self.kinds[name])
+                try:
+                    column = read(column)
+                except pa.ArrowInvalid:
+                    faults.append((first_refused(column, read) or 0, name))
+            columns.append(column)
+        if faults:
+            row, name = min(faults, key=lambda fault: fault[0])  # the first column of the first row
+            value = fields.column(name)[row].as_py()
+            msg, step = self.types[name].complaint(value, self.kinds[name])
+            line, found = self.line(piece, row), shape_of(value)
+            raise self.opened.file.fault(
+                msg, column=name, row=first_row + row, line=line, found=found, next_step=step
+            )
+        return pa.table(columns, names=fields.column_names)
 
 
 def read_header(text: TextFile, *, ntz: NtzPolicy = "utc") -> FileSchema:
@@ -89,7 +151,7 @@ def iter_tables(text: TextFile, schema: FileSchema) -> Iterator[pa.Table]:
 
     def typed(piece: Piece) -> pa.Table:
         nonlocal row
-        rows = type_rows(reading, piece, parse_rows(reading, piece, row), row)
+        rows = reading.typed(piece, reading.parse(piece, row), row)
         row += len(rows)
         return rows
 
@@ -128,7 +190,7 @@ def line_of(text: TextFile, schema: FileSchema, row: int) -> int | None:
     reading = start_reading(text, schema)
     seen = 0
     for piece in iter_pieces(reading.opened):
-        count = len(parse_rows(reading, piece, seen))
+        count = len(reading.parse(piece, seen))
         if row < seen + count:
             return reading.line(piece, row - seen)
         seen += count
@@ -148,70 +210,3 @@ def start_reading(text: TextFile, schema: FileSchema) -> Reading:
         if pa.types.is_binary(declared.mirror):
             types[name] = replace(declared, read=ByteNotation().read)
     return Reading(opened=opened, types=types, kinds=kinds)
-
-
-def parse_rows(reading: Reading, piece: Piece, first_row: int) -> pa.Table:
-    """Have pyarrow split a piece into columns of text."""
-    names, dialect = list(reading.opened.names), reading.opened.file.dialect
-    if not reading.opened.grammar.has_rows(piece.text, width=len(names)):
-        return pa.table([pa.array([], pa.string())] * len(names), names=names)
-    text, escape = reading.opened.grammar.for_arrow(piece.text)
-    # Part of a value: the file's own is gone, and pyarrow takes one from every buffer.
-    if text.startswith(BOM_UTF8):
-        text = BOM_UTF8 + text
-    try:
-        return csv.read_csv(
-            pa.BufferReader(text),
-            read_options=csv.ReadOptions(column_names=names, block_size=len(text) + 1),
-            parse_options=csv.ParseOptions(
-                delimiter=dialect.column_separator,
-                quote_char=dialect.quote or False,
-                escape_char=escape.decode() or False,
-                newlines_in_values=True,
-                ignore_empty_lines=len(names) > 1,
-            ),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=["", *([dialect.null_value] if dialect.null_value else [])],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid as exc:
-        raise _unparsed(reading, piece, first_row) from exc
-
-
-def _unparsed(reading: Reading, piece: Piece, first_row: int) -> ChangeFileError:
-    """Find what pyarrow could not parse; its own message shows data."""
-    opened, expected = reading.opened, len(reading.opened.names)
-    check_utf8(piece, opened.grammar, opened.file)
-    for row, (line, _, count) in enumerate(reading.rows(piece), first_row):
-        if count != expected:
-            msg = f"the row has {'fewer' if count < expected else 'more'} fields than the header"
-            found = f"{count} in place of {expected}"
-            return opened.file.fault(msg, row=row, line=line, found=found)
-    return opened.file.fault("the rows cannot be parsed", line=piece.line)
-
-
-def type_rows(reading: Reading, piece: Piece, fields: pa.Table, first_row: int) -> pa.Table:
-    """Read every data column as its declared type."""
-    columns: list[pa.ChunkedArray] = []
-    faults: list[tuple[int, str]] = []
-    for name in fields.column_names:
-        column, declared = fields.column(name), reading.types.get(name)
-        if declared is not None:
-            try:
-                column = read_values(column, declared, reading.kinds[name])
-            except pa.ArrowInvalid:
-                misfit = first_misfit(column, declared, reading.kinds[name])
-                faults.append((misfit or 0, name))
-        columns.append(column)
-    if faults:
-        row, name = min(faults, key=lambda fault: fault[0])  # the first column of the first row
-        value = fields.column(name)[row].as_py()
-        msg, step = reading.types[name].complaint(value, reading.kinds[name])
-        line, found = reading.line(piece, row), shape_of(value)
-        raise reading.opened.file.fault(
-            msg, column=name, row=first_row + row, line=line, found=found, next_step=step
-        )
-    return pa.table(columns, names=fields.column_names)

@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK, NtzPolicy
-from mirrorlib.landing.values import clock_text, first_refused
+from mirrorlib.landing.values import clock_text
 
 _Fields: TypeAlias = pa.ChunkedArray
 Read: TypeAlias = Callable[[_Fields, pa.DataType], _Fields]
@@ -83,7 +83,7 @@ class DataType:
 
 
 def read_values(fields: _Fields, declared: DataType, kind: pa.DataType) -> _Fields:
-    """Read fields as the mirror type *kind* of their declared type, or raise `pa.ArrowInvalid`: see `first_misfit`."""
+    """Read fields as the mirror type *kind* of their declared type, or raise `pa.ArrowInvalid`."""
     if declared is STRING:
         return fields
     with contextlib.suppress(KeyError, pa.ArrowInvalid):  # a fifth of the patterns' time, as a rule
@@ -97,11 +97,6 @@ def read_values(fields: _Fields, declared: DataType, kind: pa.DataType) -> _Fiel
     if values.null_count == len(values):
         return pa.chunked_array([pa.nulls(len(values), kind)])
     return declared.read(values, kind)
-
-
-def first_misfit(fields: _Fields, declared: DataType, kind: pa.DataType) -> int | None:
-    """Return the place of the first value that `read_values` refuses, counted from 0."""
-    return first_refused(fields, lambda head: read_values(head, declared, kind))
 
 
 @dataclass(slots=True, eq=False)

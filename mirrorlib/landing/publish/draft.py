@@ -39,6 +39,21 @@ class FolderState:
     # The last number of each partition that this process knows to be taken.
     taken: dict[str, int] = field(default_factory=dict)
 
+    def partitions(self, wanted: Wanted, *, table: str, force: bool = False) -> tuple[str, ...]:
+        """Give the columns that name the partition folders."""
+        before = self.known.partition_by if self.known else None
+        asked = wanted.partition_by
+        if before is not None and asked is not None and before != asked and not force:
+            msg = f"the table is partitioned by {', '.join(before) or 'nothing'} already"
+            step = (
+                "Leave the partitioning out, or delete the table folder and publish the table anew."
+            )
+            raise MetadataError(msg, table=table, found=", ".join(asked), next_step=step)
+        if asked is None and not before and self.metadata is not None and self.metadata.partitioned:
+            msg = "the table has partition folders, and nothing says by which columns"
+            raise MetadataError(msg, table=table, next_step="Give the columns to partition by.")
+        return asked or before or ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
@@ -48,6 +63,23 @@ class Draft:
     known: KnownSchema
     contents: tuple[tuple[FileSequence, Content], ...]
     notes: tuple[str, ...]
+
+    def declare(self, zone: Store, folder: str, state: FolderState, partner: bytes | None) -> bool:
+        """Write down what is new: the zone's partner, the table's schema, its metadata, in this order.
+
+        False when another writer was first with something else: look again, and make another draft.
+        """
+        if partner is not None and zone.stat(PARTNER_FILE) is None:
+            zone.put_new(PARTNER_FILE, partner)
+        if self.known != state.known and not write_known(zone, folder, self.known):
+            return False
+        if self.metadata == state.metadata:
+            return True
+        path, data = f"{folder}/{METADATA_NAME}", metadata_bytes(self.metadata)
+        if state.metadata is not None:
+            zone.put(path, data)
+            return True
+        return zone.put_new(path, data) or zone.read(path) == data
 
 
 def read_state(zone: Store, folder: str, state: FolderState, *, table: str) -> FolderState:
@@ -65,28 +97,12 @@ def read_state(zone: Store, folder: str, state: FolderState, *, table: str) -> F
     return replace(state, known=known or state.known)
 
 
-def partitions(
-    wanted: Wanted, state: FolderState, *, table: str, force: bool = False
-) -> tuple[str, ...]:
-    """Give the columns that name the partition folders."""
-    before = state.known.partition_by if state.known else None
-    asked = wanted.partition_by
-    if before is not None and asked is not None and before != asked and not force:
-        msg = f"the table is partitioned by {', '.join(before) or 'nothing'} already"
-        step = "Leave the partitioning out, or delete the table folder and publish the table anew."
-        raise MetadataError(msg, table=table, found=", ".join(asked), next_step=step)
-    if asked is None and not before and state.metadata is not None and state.metadata.partitioned:
-        msg = "the table has partition folders, and nothing says by which columns"
-        raise MetadataError(msg, table=table, next_step="Give the columns to partition by.")
-    return asked or before or ()
-
-
 def make_draft(
     rows: pa.Table, state: FolderState, wanted: Wanted, *, folder: str, table: str, force: bool
 ) -> Draft:
     """Check rows, refuse what is wrong with them as `LandingTable.write` does, and encode them."""
     metadata = settle_metadata(wanted, state.metadata, table=table, force=force)
-    by = partitions(wanted, state, table=table, force=force)
+    by = state.partitions(wanted, table=table, force=force)
     known = state.known or KnownSchema()
     given = Given(table=table, metadata=metadata, known=known, partition_by=by, force=force)
     fitted = fit_rows(rows, given)
@@ -100,26 +116,6 @@ def make_draft(
     spelled = _spelled(metadata, fitted, state.metadata, force=force)
     files = tuple(contents)
     return Draft(metadata=spelled, known=fitted.known, contents=files, notes=fitted.notes)
-
-
-def declare(
-    zone: Store, folder: str, draft: Draft, state: FolderState, partner: bytes | None
-) -> bool:
-    """Write down what is new: the zone's partner, the table's schema, its metadata, in this order.
-
-    False when another writer was first with something else: look again, and make another draft.
-    """
-    if partner is not None and zone.stat(PARTNER_FILE) is None:
-        zone.put_new(PARTNER_FILE, partner)
-    if draft.known != state.known and not write_known(zone, folder, draft.known):
-        return False
-    if draft.metadata == state.metadata:
-        return True
-    path, data = f"{folder}/{METADATA_NAME}", metadata_bytes(draft.metadata)
-    if state.metadata is not None:
-        zone.put(path, data)
-        return True
-    return zone.put_new(path, data) or zone.read(path) == data
 
 
 def _spelled(

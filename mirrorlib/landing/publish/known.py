@@ -21,7 +21,7 @@ from mirrorlib.errors import StoreError
 from mirrorlib.identifiers import find_named, fold_name
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.footer import read_footer
-from mirrorlib.landing.listing import TableFolder, see_folder, see_partitions
+from mirrorlib.landing.listing import TableFolder, see_below, see_folder
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import INSTANT
@@ -85,7 +85,7 @@ def adopt_known(
             defined.append(pa.field(stated.name, kind, nullable))
         return KnownSchema(columns=tuple(defined), markers=True)
     place = TableFolder(name=parse_name(table), path=folder)
-    seen = see_partitions(zone, place, see_folder(zone, place)).files
+    seen = see_below(zone, place, see_folder(zone, place), plain=False).files
     files = [file for file in seen if file.name.endswith(".parquet") and file.size]
     files.sort(key=lambda file: (file.modified, file.path))
     columns: dict[str, pa.Field] = {}
