@@ -109,7 +109,7 @@ def comparable(file: pa.DataType, table: pa.DataType) -> bool:
         return True
 
     def family(kind: pa.DataType) -> str:
-        if kind in INTEGERS or is_binary_float(kind) or pa.types.is_decimal(kind):
+        if is_number(kind):
             return "number"
         return "time" if kind in (pa.date32(), INSTANT) else str(kind)
 
@@ -119,6 +119,11 @@ def comparable(file: pa.DataType, table: pa.DataType) -> bool:
 def is_binary_float(kind: pa.DataType) -> bool:
     """Say whether a mirror type is a floating-point number."""
     return kind in _FLOATS
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Say whether a mirror type is one of numbers."""
+    return kind in INTEGERS or is_binary_float(kind) or pa.types.is_decimal(kind)
 
 
 def _digits(kind: pa.DataType) -> tuple[int | None, int]:

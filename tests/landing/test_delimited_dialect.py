@@ -256,7 +256,7 @@ def test_a_declared_marker_is_left_out_whatever_its_type() -> None:
     found = stated([("id", "Int32"), ("__ROWMARKER__", "Byte")])
 
     assert ["id"] == [column.name for column in found.columns]
-    assert None is found.declared("__rowMarker__")
+    assert None is found.defined("__rowMarker__")
 
 
 def test_types_are_found_by_name_without_regard_to_case_and_blanks() -> None:
@@ -264,4 +264,4 @@ def test_types_are_found_by_name_without_regard_to_case_and_blanks() -> None:
     found = stated([(" Id ", "int64")])
 
     assert "Int64" == found.data_type("ID ").name
-    assert ("String", None) == (found.data_type("x").name, found.declared("x"))
+    assert ("String", None) == (found.data_type("x").name, found.defined("x"))

@@ -15,7 +15,7 @@ from mirrorlib.landing.check.facts import Policy, Review
 from mirrorlib.landing.check.parquet import misfit
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.types import comparable, widen_type, widens_in_place
-from mirrorlib.names import find_key
+from mirrorlib.names import WHOLE_FOLDER, find_key, partition_of
 from mirrorlib.store import Store
 
 
@@ -43,7 +43,8 @@ class Drift:
 
     def take(self, file: Review) -> None:
         """Compare one more file with those before it."""
-        partition = self.partitions.setdefault(self.policy.sequence(file.file), _Partition())
+        folder = WHOLE_FOLDER if self.policy.by_time else partition_of(file.file.name)
+        partition = self.partitions.setdefault(folder, _Partition())
         if partition.marked and not file.marked and file.rows:
             file.tell("marker-missing", "no row marker")
         partition.marked = partition.marked or file.marked

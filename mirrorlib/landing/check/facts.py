@@ -20,20 +20,19 @@ from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.columns import DELETE, INSERT, check_names, judge_markers, show_marker
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.metadata.declared import TableMetadata
-from mirrorlib.names import WHOLE_FOLDER, extension_of, find_key, partition_of
+from mirrorlib.names import extension_of, find_key
 from mirrorlib.store import StoredFile
 
 UNSTATED = TableMetadata(partitioned=True)  # where no metadata can be read: nothing contradicts it
 
 
+@dataclass(eq=False)
 class UnreadableError(Exception):
     """A file cannot be read; carries the rule that says why."""
 
-    def __init__(self, found: str, *, rule: str, line: int | None = None) -> None:
-        self.rule = rule
-        self.found = found
-        self.line = line
-        super().__init__(f"{rule}: {found}")
+    found: str
+    rule: str
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +59,6 @@ class Policy:
         if self.stated:
             return self.metadata.file_format == "delimited"
         return extension_of(file.name) != "parquet"
-
-    def sequence(self, file: StoredFile) -> str:
-        """Return the folder within which files have an order; those ordered by time have one altogether."""
-        return WHOLE_FOLDER if self.by_time else partition_of(file.name)
 
     def missing_keys(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the key columns that a file lacks; names compare without regard to case."""

@@ -23,7 +23,6 @@ from mirrorlib.names import find_key, partition_values
 from mirrorlib.store import Store, StoredFile
 
 _BROKEN = (pa.ArrowException, OSError)
-_PANDAS_INDEX = "__index_level_"
 
 
 def review_parquet(review: Review) -> None:
@@ -102,7 +101,7 @@ def _review_columns(review: Review, schema: pa.Schema) -> tuple[pa.Field, ...]:
         elif _is_converted(field.type):
             what = f"{field.type} becomes {kind}"
             review.tell("column-type-converted", what, column=field.name)
-        if field.name.startswith(_PANDAS_INDEX):
+        if field.name.startswith("__index_level_"):
             review.tell("index-column", "a pandas index", column=field.name)
         columns.append(field.with_type(kind))
     return tuple(columns)

@@ -29,7 +29,6 @@ from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_uncarriab
 from mirrorlib.store import PathOrUrl, Store, StoredFile, contents, open_store
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
-_TABLES_AT_ONCE = 8
 _LOG = logging.getLogger(__name__)
 
 
@@ -39,7 +38,7 @@ def check_zone(
     tables: Sequence[str] = (),
     strict: bool = False,
     deep: bool = False,
-    parallelism: int = _TABLES_AT_ONCE,
+    parallelism: int = 8,
     observe: Observer | None = None,
 ) -> CheckReport:
     """Review a landing zone as a strict reader would. Writes nothing, and needs no Spark.

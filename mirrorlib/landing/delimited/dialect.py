@@ -24,7 +24,6 @@ _SPELLED = {
     r"\'": "'",
     "\\\\": "\\",
 }
-_ROW_SEPARATORS = ("\r\n", "\n", "\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,21 +39,18 @@ class Dialect:
     encoding: str = "utf-8"  # a codec of Python; a byte order mark overrules it
     columns: tuple[DefinedColumn, ...] = ()  # what `SchemaDefinition` declares, the marker left out
 
-    def declared(self, name: str) -> DataType | None:
-        """Return the declared type of a column, found without regard to case; None when there is none."""
-        column = self._defined(name)
-        return None if column is None else DATA_TYPES[column.data_type.strip().casefold()]
-
     def required(self, name: str) -> bool:
         """Say whether a column is declared with `IsNullable` false."""
-        column = self._defined(name)
+        column = self.defined(name)
         return column is not None and column.nullable is False
 
     def data_type(self, name: str) -> DataType:
         """Return the type that a column is read as: the declared one, else String."""
-        return self.declared(name) or STRING
+        column = self.defined(name)
+        return STRING if column is None else DATA_TYPES[column.data_type.strip().casefold()]
 
-    def _defined(self, name: str) -> DefinedColumn | None:
+    def defined(self, name: str) -> DefinedColumn | None:
+        """Find a column's declaration without regard to case; None when there is none."""
         folded = fold_name(name.strip())
         found = (column for column in self.columns if fold_name(column.name.strip()) == folded)
         return next(found, None)
@@ -79,7 +75,7 @@ def dialect_of(metadata: TableMetadata, *, table: str) -> Dialect:
         "EscapeCharacter is neither empty nor one ASCII character": _is_mark(escape),
         "ColumnSeparator and QuoteCharacter are the same character": quote != separator,
         "ColumnSeparator and EscapeCharacter are the same character": escape != separator,
-        r"RowSeparator is not \r\n, \n or \r": rows in _ROW_SEPARATORS,
+        r"RowSeparator is not \r\n, \n or \r": rows in {"\r\n", "\n", "\r"},
     }
     for claim, is_so in claims.items():
         if not is_so:

@@ -38,18 +38,16 @@ def open_rows(file: TextFile) -> Opened:
     """Read the header."""
     blocks = iter_text(file)
     grammar, text = grammar_of(file.dialect), b""
-    for block in chain(blocks, (None,)):
+    while True:
+        block = next(blocks, None)
         bare = len(text) + len(block or b"")
         text = _with_end(text) if block is None else text + block
-        if not text:
-            break
         _check_header(text, file)
         limit = len(text) - (block is not None and text.endswith(b"\r"))
         if found := grammar.row.match(text, 0, limit):
             opened = _opened(found[0], text, blocks, file)
             return opened if found.end() <= bare else replace(opened, end=b"")
         _check_unfinished(Piece(text, 1), grammar, file, last=block is None)
-    raise file.fault(NO_HEADER)
 
 
 def _opened(header: bytes, text: bytes, blocks: Iterator[bytes], file: TextFile) -> Opened:
@@ -111,8 +109,6 @@ def _before_empty_lines(text: bytes, cut: int, grammar: Grammar) -> int:
 
 def _with_end(text: bytes) -> bytes:
     """End a last row that has no end: with both characters, which no escape takes for data."""
-    if not text:
-        return text
     return text + (b"\n" if text.endswith(b"\r") else b"\r\n")
 
 

@@ -89,9 +89,8 @@ class Reading:
         check_utf8(piece, opened.grammar, opened.file)
         for row, (line, _, count) in enumerate(self.rows(piece), first_row):
             if count != expected:
-                msg = (
-                    f"the row has {'fewer' if count < expected else 'more'} fields than the header"
-                )
+                what = "fewer" if count < expected else "more"
+                msg = f"the row has {what} fields than the header"
                 found = f"{count} in place of {expected}"
                 return opened.file.fault(msg, row=row, line=line, found=found)
         return opened.file.fault("the rows cannot be parsed", line=piece.line)
@@ -133,7 +132,7 @@ def header_schema(header: Sequence[str], text: TextFile, ntz: NtzPolicy = "utc")
     """Say what a header's names mean, as `read_header`."""
     dialect, table, file = text.dialect, text.table, text.file.name
     names, marker = split_marker(header, table=table, file=file)
-    undeclared = tuple(name for name in names if dialect.declared(name) is None)
+    undeclared = tuple(name for name in names if dialect.defined(name) is None)
     if dialect.columns and len(undeclared) == len(names):
         msg = "none of the file's columns is in SchemaDefinition"
         step = "Check ColumnSeparator and SchemaDefinition in _metadata.json."

@@ -22,7 +22,6 @@ from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.encodings import as_windows
 from mirrorlib.store import LentFile, StoredFile
 
-BLOCK_BYTES = 4 << 20
 _COMPRESSIONS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
 _SNAPPY = (
     "Snappy, which cannot be read piece by piece",
@@ -60,7 +59,7 @@ class TextFile:
     dialect: Dialect
     table: str  # its table's name, for messages
     # How much is read at a time: changes nothing but memory and speed.
-    block_bytes: int = BLOCK_BYTES
+    block_bytes: int = 4 << 20
 
     def fault(self, reason: str, **facts: str | int | None) -> ChangeFileError:
         """Say what is wrong with the file."""

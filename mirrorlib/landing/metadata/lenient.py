@@ -40,11 +40,9 @@ class NotJsonError(ValueError):
     """The bytes are not JSON, even read leniently; says where and what was found."""
 
     def __init__(self, reason: str, line: int, column: int, found: str) -> None:
-        self.reason = reason
-        self.line = line
-        self.column = column
+        self.claim = f"line {line}, column {column}: {reason}"
         self.found = found
-        super().__init__(f"line {line}, column {column}: {reason}, found {found}")
+        super().__init__(f"{self.claim}, found {found}")
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mirrorlib.errors import MetadataError
-from mirrorlib.identifiers import fold_name
+from mirrorlib.identifiers import find_name
 from mirrorlib.landing.metadata.declared import (
     DETECTION_NAMES,
     DefinedColumn,
@@ -47,7 +47,6 @@ PROPERTIES: Mapping[str, str] = {
         "partialUpdates",
     )
 }
-_OF_TEXT = ("SchemaDefinition", "FileFormatTypeProperties")  # which Parquet has no use for
 FORMAT_PROPERTIES: Mapping[str, str] = {
     name.casefold(): name
     for name in (
@@ -112,7 +111,7 @@ def _members(data: bytes, table: str) -> tuple[Members, tuple[str, ...]]:
     try:
         value, repaired = read_lenient(data)
     except NotJsonError as exc:
-        msg = f"it is not JSON: line {exc.line}, column {exc.column}: {exc.reason}"
+        msg = f"it is not JSON: {exc.claim}"
         raise metadata_error(msg, table, found=exc.found) from exc
     if not isinstance(value, tuple):
         msg = "it is not a JSON object"
@@ -146,7 +145,6 @@ def _key_columns(reading: _Reading) -> dict[str, str]:
         value = [value]
     if value is not None and not isinstance(value, list):
         raise _wrong(reading, "keyColumns", value, "a list of column names")
-    folded: set[str] = set()
     names: dict[str, str] = {}
     for item in value or ():
         if not isinstance(item, str):
@@ -156,10 +154,9 @@ def _key_columns(reading: _Reading) -> dict[str, str]:
             reading.repairs.append(f"blanks around the key column {name!r}")
         if not name:
             reading.repairs.append("an empty name in keyColumns")
-        elif fold_name(name) in folded:
+        elif find_name(names, name) is not None:
             reading.repairs.append(f"the key column {name!r} is named twice")
         else:
-            folded.add(fold_name(name))
             names[name] = item
     return names
 
@@ -197,7 +194,8 @@ def _flag(reading: _Reading, name: str, *, text: bool = False) -> bool:
 def _file_format(reading: _Reading) -> tuple[FileFormat | None, tuple[str, ...]]:
     """Give the format, and what was assumed: where delimited text is described it is CSV, Microsoft's default."""
     stated = _choice(reading, "FileFormat", _FILE_FORMATS)
-    of_text = [name for name in _OF_TEXT if reading.values.get(name.casefold()) is not None]
+    described = ("SchemaDefinition", "FileFormatTypeProperties")  # which Parquet has no use for
+    of_text = [name for name in described if reading.values.get(name.casefold()) is not None]
     if stated or not of_text or (_file_extension(reading) or "").lower() == "parquet":
         return stated, ()
     return "delimited", (f"it states no FileFormat, and {of_text[0]} is of delimited text: CSV",)

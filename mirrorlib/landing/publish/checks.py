@@ -21,9 +21,10 @@ from mirrorlib.landing.columns import INSERT, UPSERT, check_names
 from mirrorlib.landing.delimited.values import has_four_digits
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
 from mirrorlib.landing.publish.declare import format_of, published_type
-from mirrorlib.landing.publish.files import has_no_numbers, is_number
+from mirrorlib.landing.publish.files import has_no_numbers
 from mirrorlib.landing.publish.known import KnownSchema
 from mirrorlib.landing.publish.rows import MARKER_COLUMN, count_markers, mark_rows, spelled_in
+from mirrorlib.landing.types import is_number
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused, fit_values
 
 _OR_ANEW = "or delete the table folder and publish the table anew; force publishes it as it is."

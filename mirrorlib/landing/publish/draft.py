@@ -22,7 +22,7 @@ from mirrorlib.landing.publish.checks import Fitted, Given, fit_rows
 from mirrorlib.landing.publish.claims import Content, FileSequence
 from mirrorlib.landing.publish.declare import Wanted, format_of, metadata_bytes, settle_metadata
 from mirrorlib.landing.publish.known import KnownSchema, adopt_known, read_known, write_known
-from mirrorlib.landing.publish.rows import count_markers, encode_rows, missing_column
+from mirrorlib.landing.publish.rows import column_of, count_markers, encode_rows
 from mirrorlib.names import LONGEST_PART, NO_VALUE
 from mirrorlib.store import Store
 
@@ -160,17 +160,16 @@ def split_partitions(
 
 def _steps(rows: pa.Table, name: str, table: str) -> pa.ChunkedArray:
     """Give each row's step of the path: `name=value`."""
-    if name not in rows.column_names:
-        raise missing_column(name, table)
-    kind = rows.schema.field(name).type
+    values = column_of(rows, name, table)
+    kind = values.type
     plain = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.types.is_boolean)
     if not any(is_kind(kind) for is_kind in plain):
         msg = "values of this type cannot name a partition folder"
         step = "Partition by text, whole numbers, dates or booleans."
         raise SchemaError(msg, table=table, column=name, found=str(kind), next_step=step)
-    texts = _encoded(rows[name].cast(pa.string()))
-    values = texts.dictionary.to_pylist()
-    steps = [f"{_escaped(name)}={_escaped(value or '') or NO_VALUE}" for value in values]
+    texts = _encoded(values.cast(pa.string()))
+    stated = texts.dictionary.to_pylist()
+    steps = [f"{_escaped(name)}={_escaped(value or '') or NO_VALUE}" for value in stated]
     if any(len(step.encode()) > LONGEST_PART for step in steps):
         msg = f"a value is too long for a partition folder of {LONGEST_PART} bytes"
         advice = "Partition by another column."

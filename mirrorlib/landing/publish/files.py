@@ -19,7 +19,7 @@ from pyarrow import csv
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.parquet import open_parquet
-from mirrorlib.landing.types import INTEGERS, is_binary_float
+from mirrorlib.landing.types import is_number
 from mirrorlib.landing.values import first_refused
 
 # A number that is nothing but its value: no leading zeros, no sign that would be lost, no digits too many.
@@ -49,11 +49,6 @@ def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa
     msg = "the file to publish is neither .parquet nor .csv"
     step = "Rename it, or read it yourself and give the rows as an Arrow table."
     raise ChangeFileError(msg, table=table, file=path.name, next_step=step)
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Say whether a type is one of numbers."""
-    return kind in INTEGERS or is_binary_float(kind) or pa.types.is_decimal(kind)
 
 
 def has_no_numbers(texts: pa.ChunkedArray) -> bool:
@@ -142,17 +137,19 @@ def _with_texts(rows: pa.Table, known: Mapping[str, pa.DataType], path: Path) ->
 def _unreadable(path: Path, table: str, exc: Exception) -> ChangeFileError:
     """Say what is wrong with a file, as far as that can be found out; Arrow's own texts show values."""
     msg, step = "the file to publish cannot be read", "Check the path, and that the file is whole."
-    found: str | int | None = first_line(exc) if isinstance(exc, OSError) else type(exc).__name__
+    found: str | int | None = type(exc).__name__
     row = None
-    if not isinstance(exc, OSError) and not path.stat().st_size:
+    if isinstance(exc, OSError):
+        found = first_line(exc)
+    elif not path.stat().st_size:
         msg, found = "the file to publish is empty", None
-    elif not isinstance(exc, OSError) and path.suffix.lower() not in _PARQUET:
-        ragged = _ragged_row(path)
-        if ragged is not None:
-            width = ragged.expected_columns
-            msg = f"the row and the header, which has {width}, differ in their fields"
-            step = "Correct the row; a value that holds a comma, a quote or a line end stands in quotes."
-            row, found = ragged.number - 2, ragged.actual_columns  # from 1, the header included
+    elif path.suffix.lower() not in _PARQUET and (ragged := _ragged_row(path)) is not None:
+        width = ragged.expected_columns
+        msg = f"the row and the header, which has {width}, differ in their fields"
+        step = (
+            "Correct the row; a value that holds a comma, a quote or a line end stands in quotes."
+        )
+        row, found = ragged.number - 2, ragged.actual_columns  # from 1, the header included
     return ChangeFileError(msg, table=table, file=path.name, row=row, found=found, next_step=step)
 
 

@@ -35,8 +35,6 @@ from mirrorlib.landing.types import mirror_type
 MARKER_COLUMN = "__rowMarker__"
 MARKER_TYPE = pa.int32()
 
-_WORDS = (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"))  # as .NET spells them
-
 
 def take_rows(
     data: object, marker: int | str | None, *, table: str, types: Mapping[str, pa.DataType]
@@ -108,39 +106,36 @@ def change_key_rows(
     return pa.concat_tables([mark_rows(deletes, DELETE), mark_rows(new, INSERT)])
 
 
-def missing_column(name: str, table: str) -> SchemaError:
-    """Say that the data lacks a column that it has to have."""
-    msg = "the data has no such column"
-    step = "Add the column, or correct its name."
-    return SchemaError(msg, table=table, column=name, next_step=step)
+def column_of(rows: pa.Table, name: str, table: str) -> pa.ChunkedArray:
+    """Return a column by its very name; the rows have to have it."""
+    if name not in rows.column_names:
+        msg = "the data has no such column"
+        step = "Add the column, or correct its name."
+        raise SchemaError(msg, table=table, column=name, next_step=step)
+    return rows[name]
 
 
 def spelled_in(rows: pa.Table, name: str, table: str) -> str:
     """Return a column's name as the rows spell it, in whatever case; they have to have it."""
-    found = find_name(rows.column_names, name)
-    if found is None:
-        raise missing_column(name, table)
+    found = find_name(rows.column_names, name) or name
+    column_of(rows, found, table)
     return found
 
 
-def _old_values(before: pa.Table, after: pa.Table, name: str, table: str) -> pa.ChunkedArray:
+def _old_values(old: pa.Table, new: pa.Table, name: str, table: str) -> pa.ChunkedArray:
     """Give a column of the old keys with the type that it has in the new rows."""
-    for rows in (before, after):
-        if name not in rows.column_names:
-            raise missing_column(name, table)
+    given, wanted = column_of(old, name, table), column_of(new, name, table).type
     try:
-        return before[name].cast(after[name].type)
+        return given.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
-        msg = f"the old keys do not fit the new rows' type, {after[name].type}"
-        step, found = "Give both the same type.", str(before[name].type)
+        msg = f"the old keys do not fit the new rows' type, {wanted}"
+        step, found = "Give both the same type.", str(given.type)
         raise SchemaError(msg, table=table, column=name, found=found, next_step=step) from exc
 
 
 def _with_column(rows: pa.Table, name: str, table: str) -> pa.Table:
     """Put the markers of a column, of any type that publishers write, at the end; the first that is none is named."""
-    if name not in rows.column_names:
-        raise missing_column(name, table)
-    values = rows[name]
+    values = column_of(rows, name, table)
     markers, unknown, null = judge_markers(values)
     row = pc.index(pc.or_(unknown, null), value=True).as_py()
     if row >= 0:
@@ -228,7 +223,8 @@ def _as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array([pa.array(texts, pa.string())])
     if pa.types.is_floating(values.type) and pc.all(pc.is_finite(values)).as_py() is False:
         texts = values.cast(pa.string())
-        for ours, word in _WORDS:
+        # As .NET spells them.
+        for ours, word in ("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"):
             texts = pc.if_else(pc.equal(texts, ours), word, texts)
         return texts
     return values
