@@ -85,7 +85,6 @@ class Findings:
     def __init__(self, table: str | None) -> None:
         self._table = table
         self._listed: dict[tuple[object, ...], list[Finding]] = {}
-        self._more: dict[tuple[object, ...], int] = {}
 
     def add(
         self,
@@ -118,15 +117,11 @@ class Findings:
         if len(listed) < (ERRORS_LISTED if error else 1):
             listed.append(finding)
         elif file != listed[-1].file:
-            self._more[same] = self._more.get(same, 0) + 1
+            listed[-1] = replace(listed[-1], more=listed[-1].more + 1)
 
     def all(self) -> tuple[Finding, ...]:
         """Return the findings, the worst first, else in the order in which they were found."""
-        found = [
-            finding if finding is not listed[-1] else replace(finding, more=self._more.get(same, 0))
-            for same, listed in self._listed.items()
-            for finding in listed
-        ]
+        found = (finding for listed in self._listed.values() for finding in listed)
         return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 

@@ -8,7 +8,6 @@ what stays ambiguous is refused.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from mirrorlib.errors import MetadataError
@@ -63,47 +62,95 @@ FORMAT_PROPERTIES: Mapping[str, str] = {
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """Properties by case-folded name, and where to note repairs."""
+class _Object:
+    """A JSON object: its values by case-folded name, and where to note what had to be repaired."""
 
-    table: str
-    values: Mapping[str, Json]
-    repairs: list[str]
+    def __init__(self, members: Members, table: str, repairs: list[str]) -> None:
+        """Take its members; a name given twice must say the same twice."""
+        self.members, self.table, self.repairs = members, table, repairs
+        self.values: dict[str, Json] = {}
+        for name, value in members:
+            folded = name.strip().casefold()
+            if folded in self.values and self.values[folded] != value:
+                msg = f"the property {name!r} is given twice, with different values"
+                raise metadata_error(msg, table)
+            if folded in self.values:
+                repairs.append(f"the property {name!r} is given twice")
+            self.values[folded] = value
+
+    def unknown(self, known: Container[str]) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.members if name.strip().casefold() not in known)
+
+    def inner(self, name: str) -> _Object:
+        """Give a property that is an object; it is empty when it is missing or null."""
+        value = self.values.get(name.casefold())
+        if value is not None and not isinstance(value, tuple):
+            raise self.wrong(value, name, "an object")
+        return _Object(value or (), self.table, self.repairs)
+
+    def choice(self, name: str, choices: Mapping[str, _T]) -> _T | None:
+        value = self.text(name)
+        if value is not None and value.casefold() not in choices:
+            msg = f"the value of {name!r} is not known"
+            raise metadata_error(msg, self.table, found=value)
+        return None if value is None else choices[value.casefold()]
+
+    def text(self, name: str) -> str | None:
+        """Give a property's text without surrounding blanks; None when it is missing, null or blank."""
+        value = self.values.get(name.casefold())
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise self.wrong(value, name, "a string")
+        return value.strip() or None
+
+    def flag(self, name: str, *, text: bool = False) -> bool:
+        """Read true or false; written as text it counts as repaired, unless *text* says that this is usual."""
+        value = self.values.get(name.casefold())
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        if isinstance(value, str) and value.strip().casefold() in {"true", "false", ""}:
+            if not text:
+                self.repairs.append(f"{name} is a string")
+            return value.strip().casefold() == "true"
+        raise self.wrong(value, name, "true or false")
+
+    def wrong(self, value: Json, name: str, expected: str) -> MetadataError:
+        msg = f"the property {name!r} is not {expected}"
+        return metadata_error(msg, self.table, found=_kind(value))
 
 
 def parse_metadata(data: bytes, table: str) -> TableMetadata:
     """Read the bytes of a table's `_metadata.json`."""
-    members, repaired = _members(data, table)
-    repairs = [*repaired]
-    reading = _Reading(table, _by_name(members, table, repairs), repairs)
-    properties, unknown_properties = _format_properties(reading)
-    file_format, assumed = _file_format(reading)
-    keys = _key_columns(reading)
-    partial = _text(reading, "partialUpdates")  # mirrorlib's own property, and no other reader's
+    stated = _whole(data, table)
+    formats = stated.inner("FileFormatTypeProperties")
+    properties = _format_properties(formats)
+    file_format, assumed = _file_format(stated)
+    keys = _key_columns(stated)
+    partial = stated.text("partialUpdates")  # mirrorlib's own property, and no other reader's
     if partial is not None and partial != "never" and not is_partial(partial):
         msg = "the value of 'partialUpdates' is none of absent, nulls, listed:COLUMN, never"
         raise metadata_error(msg, table, found=partial)
     # Written as text, isPartitionEnabled is as it was seen, and it is documented nowhere.
     return TableMetadata(
         key_columns=tuple(keys),
-        blank_keys={name: stated for name, stated in keys.items() if name != stated},
-        detection=_choice(reading, "fileDetectionStrategy", _DETECTIONS) or "sequential",
-        upsert_default=_flag(reading, "isUpsertDefaultRowMarker"),
+        blank_keys={name: given for name, given in keys.items() if name != given},
+        detection=stated.choice("fileDetectionStrategy", _DETECTIONS) or "sequential",
+        upsert_default=stated.flag("isUpsertDefaultRowMarker"),
         file_format=file_format,
-        file_extension=_file_extension(reading),
+        file_extension=_file_extension(stated),
         format_properties=properties,
-        schema_definition=_schema_definition(reading),
-        partitioned=_flag(reading, "isPartitionEnabled", text=True),
-        conditional_update=_text(reading, "ConditionalUpdateColumn"),
+        schema_definition=_schema_definition(stated),
+        partitioned=stated.flag("isPartitionEnabled", text=True),
+        conditional_update=stated.text("ConditionalUpdateColumn"),
         partial_updates=None if partial == "never" else partial,
-        repairs=tuple(repairs),
+        repairs=tuple(stated.repairs),
         assumed=assumed,
-        unknown=_unknown(members, PROPERTIES) + unknown_properties,
+        unknown=stated.unknown(PROPERTIES) + formats.unknown(FORMAT_PROPERTIES),
     )
 
 
-def _members(data: bytes, table: str) -> tuple[Members, tuple[str, ...]]:
+def _whole(data: bytes, table: str) -> _Object:
     """Read the object, and name what had to be repaired."""
     if not data.strip():
         msg = "it is empty"
@@ -116,139 +163,75 @@ def _members(data: bytes, table: str) -> tuple[Members, tuple[str, ...]]:
     if not isinstance(value, tuple):
         msg = "it is not a JSON object"
         raise metadata_error(msg, table, found=_kind(value))
-    return value, repaired
+    return _Object(value, table, [*repaired])
 
 
-def _by_name(members: Members, table: str, repairs: list[str]) -> dict[str, Json]:
-    """Give values by case-folded name; a name given twice must say the same twice."""
-    values: dict[str, Json] = {}
-    for name, value in members:
-        folded = name.strip().casefold()
-        if folded in values and values[folded] != value:
-            msg = f"the property {name!r} is given twice, with different values"
-            raise metadata_error(msg, table)
-        if folded in values:
-            repairs.append(f"the property {name!r} is given twice")
-        values[folded] = value
-    return values
-
-
-def _unknown(members: Members, known: Container[str]) -> tuple[str, ...]:
-    return tuple(name for name, _ in members if name.strip().casefold() not in known)
-
-
-def _key_columns(reading: _Reading) -> dict[str, str]:
+def _key_columns(stated: _Object) -> dict[str, str]:
     """Give the key columns, each by its name without surrounding blanks as it is stated."""
-    value = reading.values.get("keycolumns")
+    value = stated.values.get("keycolumns")
     if isinstance(value, str):
-        reading.repairs.append("keyColumns is a single string")
+        stated.repairs.append("keyColumns is a single string")
         value = [value]
     if value is not None and not isinstance(value, list):
-        raise _wrong(reading, "keyColumns", value, "a list of column names")
+        raise stated.wrong(value, "keyColumns", "a list of column names")
     names: dict[str, str] = {}
     for item in value or ():
         if not isinstance(item, str):
-            raise _wrong(reading, "keyColumns", item, "a list of column names")
+            raise stated.wrong(item, "keyColumns", "a list of column names")
         name = item.strip()
         if name != item:
-            reading.repairs.append(f"blanks around the key column {name!r}")
+            stated.repairs.append(f"blanks around the key column {name!r}")
         if not name:
-            reading.repairs.append("an empty name in keyColumns")
+            stated.repairs.append("an empty name in keyColumns")
         elif find_name(names, name) is not None:
-            reading.repairs.append(f"the key column {name!r} is named twice")
+            stated.repairs.append(f"the key column {name!r} is named twice")
         else:
             names[name] = item
     return names
 
 
-def _choice(reading: _Reading, name: str, choices: Mapping[str, _T]) -> _T | None:
-    value = _text(reading, name)
-    if value is not None and value.casefold() not in choices:
-        msg = f"the value of {name!r} is not known"
-        raise metadata_error(msg, reading.table, found=value)
-    return None if value is None else choices[value.casefold()]
-
-
-def _text(reading: _Reading, name: str) -> str | None:
-    """Give a property's text without surrounding blanks; None when it is missing, null or blank."""
-    value = reading.values.get(name.casefold())
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise _wrong(reading, name, value, "a string")
-    return value.strip() or None
-
-
-def _flag(reading: _Reading, name: str, *, text: bool = False) -> bool:
-    """Read true or false; written as text it counts as repaired, unless *text* says that this is usual."""
-    value = reading.values.get(name.casefold())
-    if value is None or isinstance(value, bool):
-        return bool(value)
-    if isinstance(value, str) and value.strip().casefold() in {"true", "false", ""}:
-        if not text:
-            reading.repairs.append(f"{name} is a string")
-        return value.strip().casefold() == "true"
-    raise _wrong(reading, name, value, "true or false")
-
-
-def _file_format(reading: _Reading) -> tuple[FileFormat | None, tuple[str, ...]]:
+def _file_format(stated: _Object) -> tuple[FileFormat | None, tuple[str, ...]]:
     """Give the format, and what was assumed: where delimited text is described it is CSV, Microsoft's default."""
-    stated = _choice(reading, "FileFormat", _FILE_FORMATS)
+    named = stated.choice("FileFormat", _FILE_FORMATS)
     described = ("SchemaDefinition", "FileFormatTypeProperties")  # which Parquet has no use for
-    of_text = [name for name in described if reading.values.get(name.casefold()) is not None]
-    if stated or not of_text or (_file_extension(reading) or "").lower() == "parquet":
-        return stated, ()
+    of_text = [name for name in described if stated.values.get(name.casefold()) is not None]
+    if named or not of_text or (_file_extension(stated) or "").lower() == "parquet":
+        return named, ()
     return "delimited", (f"it states no FileFormat, and {of_text[0]} is of delimited text: CSV",)
 
 
-def _file_extension(reading: _Reading) -> str | None:
-    text = _text(reading, "FileExtension")
+def _file_extension(stated: _Object) -> str | None:
+    text = stated.text("FileExtension")
     return None if text is None else text.removeprefix("*").removeprefix(".") or None
 
 
-def _format_properties(reading: _Reading) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Give the stated format properties by Microsoft's names, and the names that mean nothing."""
-    members = _inner(reading, "FileFormatTypeProperties")
-    stated: dict[str, str] = {}
-    for folded, item in _by_name(members, reading.table, reading.repairs).items():
+def _format_properties(stated: _Object) -> Mapping[str, str]:
+    """Give the stated format properties by Microsoft's names."""
+    found: dict[str, str] = {}
+    for folded, item in stated.values.items():
         name = FORMAT_PROPERTIES.get(folded)
         if name is not None and isinstance(item, str | bool):
-            stated[name] = item if isinstance(item, str) else str(item).lower()
+            found[name] = item if isinstance(item, str) else str(item).lower()
         elif name is not None and item is not None:
-            raise _wrong(reading, name, item, "a string")
-    return stated, _unknown(members, FORMAT_PROPERTIES)
+            raise stated.wrong(item, name, "a string")
+    return found
 
 
-def _schema_definition(reading: _Reading) -> tuple[DefinedColumn, ...]:
-    members = _inner(reading, "SchemaDefinition")
-    columns = _by_name(members, reading.table, reading.repairs).get("columns")
+def _schema_definition(stated: _Object) -> tuple[DefinedColumn, ...]:
+    columns = stated.inner("SchemaDefinition").values.get("columns")
     if columns is not None and not isinstance(columns, list):
-        raise _wrong(reading, "SchemaDefinition.Columns", columns, "a list")
+        raise stated.wrong(columns, "SchemaDefinition.Columns", "a list")
     defined: list[DefinedColumn] = []
-    for column in columns or ():
-        if not isinstance(column, tuple):
-            raise _wrong(reading, "SchemaDefinition.Columns", column, "a list of objects")
-        values = _by_name(column, reading.table, reading.repairs)
-        inner = _Reading(reading.table, values, reading.repairs)
-        name, data_type = values.get("name"), _text(inner, "DataType")
+    for members in columns or ():
+        if not isinstance(members, tuple):
+            raise stated.wrong(members, "SchemaDefinition.Columns", "a list of objects")
+        column = _Object(members, stated.table, stated.repairs)
+        name, data_type = column.values.get("name"), column.text("DataType")
         if not isinstance(name, str) or not name:
-            raise _wrong(reading, "SchemaDefinition.Columns.Name", name, "a column name")
-        nullable = None if values.get("isnullable") is None else _flag(inner, "IsNullable")
+            raise stated.wrong(name, "SchemaDefinition.Columns.Name", "a column name")
+        nullable = None if column.values.get("isnullable") is None else column.flag("IsNullable")
         defined.append(DefinedColumn(name=name, data_type=data_type or "", nullable=nullable))
     return tuple(defined)
-
-
-def _inner(reading: _Reading, name: str) -> Members:
-    """Give the members of a property that is an object; none when it is missing or null."""
-    value = reading.values.get(name.casefold())
-    if value is not None and not isinstance(value, tuple):
-        raise _wrong(reading, name, value, "an object")
-    return value or ()
-
-
-def _wrong(reading: _Reading, name: str, value: Json, expected: str) -> MetadataError:
-    msg = f"the property {name!r} is not {expected}"
-    return metadata_error(msg, reading.table, found=_kind(value))
 
 
 def _kind(value: Json) -> str:

@@ -32,6 +32,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, TableBusyError
+from mirrorlib.events import pick
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import (
     Call,
@@ -173,9 +174,7 @@ def _staged(zone: Store, place: FileSequence, call: Call, content: Content) -> C
         number=None,
         ordinal=1,
         file=f"{_timed_name()}.{content.extension}",
-        key=call.key,
-        batch_id=call.batch_id,
-        fingerprint=call.fingerprint,
+        **pick(call, "key", "batch_id", "fingerprint"),
         attempt=attempt,
         staged=place.state("staged", f"{attempt}.{content.extension}"),
         sha256=hashlib.sha256(content.data).hexdigest(),
@@ -205,10 +204,7 @@ def _landed(place: FileSequence, claim: Claim, *, repeated: bool = False) -> Pub
     LOG.info("%s: published %s/%s, %d rows", place.table, place.files, claim.file, claim.rows)
     return PublishedFile(
         file=f"{place.partition}/{claim.file}".removeprefix("/"),
-        number=claim.number,
-        rows=claim.rows,
-        markers=claim.markers,
-        size=claim.size,
+        **pick(claim, "number", "rows", "markers", "size"),
         repeated=repeated,
     )
 

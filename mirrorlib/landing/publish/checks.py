@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import MarkerError, SchemaError
 from mirrorlib.identifiers import find_name, fold_name
-from mirrorlib.landing.columns import INSERT, UPSERT, check_names
+from mirrorlib.landing.columns import INSERT, UPSERT
 from mirrorlib.landing.delimited.values import has_four_digits
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
 from mirrorlib.landing.publish.declare import format_of, published_type
@@ -67,7 +67,6 @@ class Fitted:
 def fit_rows(rows: pa.Table, given: Given) -> Fitted:
     """Fit rows to their table."""
     names = [name for name in rows.column_names if name != MARKER_COLUMN]
-    check_names(names, table=given.table, file="the data")
     _check_keys(rows, given)
     data = rows.select(names)
     mine: dict[str, tuple[pa.Field, pa.ChunkedArray, str]] = {}
