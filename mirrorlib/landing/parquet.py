@@ -58,8 +58,7 @@ def iter_batches(
     widest = row_bytes(kinds) + _longest_texts(source, parquet.metadata, texts)
     fitting = max(_BYTES_AT_A_TIME // max(widest, 1), 1)
     most = ROWS_AT_A_TIME if all(map(is_fixed, kinds)) else min(_ROWS_OF_TEXT, ROWS_AT_A_TIME)
-    size = min(most, fitting)
-    yield from parquet.iter_batches(batch_size=size, columns=columns)
+    yield from parquet.iter_batches(batch_size=min(most, fitting), columns=columns)
 
 
 def check_rows(metadata: pq.FileMetaData) -> None:

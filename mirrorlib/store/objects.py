@@ -32,7 +32,6 @@ _PATIENCE = 120.0  # seconds after which nothing is repeated any more
 # Azure is not among them: accounts with a hierarchical namespace list in another order, and nothing in
 # a URL tells them. Nor are S3's directory buckets, which list in no order.
 _SEEKING = (obstore.store.S3Store, obstore.store.GCSStore, obstore.store.MemoryStore)
-_EXPRESS = "--x-s3"
 
 
 class ObjectStore(Store):
@@ -44,7 +43,7 @@ class ObjectStore(Store):
         self._store = store
         bucket = self.url.partition("://")[2].partition("/")[0]
         # Whether the store lists in byte order from a name on, as far as it has shown.
-        self.seeks = isinstance(store, _SEEKING) and not bucket.endswith(_EXPRESS)
+        self.seeks = isinstance(store, _SEEKING) and not bucket.endswith("--x-s3")
 
     def list_folder(self, folder: str) -> Folder | None:
         """List one level with as many requests as the store has pages."""

@@ -34,15 +34,7 @@ import pyarrow as pa
 from mirrorlib.errors import ChangeFileError, FileChangedError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.landing.parquet import open_parquet
-from mirrorlib.landing.publish.claims import (
-    Call,
-    Claim,
-    Content,
-    FileSequence,
-    largest_number,
-    read_claim,
-    write_claim,
-)
+from mirrorlib.landing.publish.claims import Call, Claim, Content, FileSequence, largest_number
 from mirrorlib.landing.publish.published import PublishedFile
 from mirrorlib.names import sequence_name
 from mirrorlib.store import Store, contents
@@ -74,7 +66,7 @@ def publish_next(
         if claim is None:
             claim = _staged(zone, place, call, content)
         claim = _numbered(claim, number + 1)
-        if write_claim(zone, place.claim(number + 1), claim):
+        if claim.write(zone, place.claim(number + 1)):
             return _landed(place, _fulfil(zone, place, claim, content.data))
         number = _fulfil_newest(zone, place, number)
     if claim is not None:  # the same batch, published by somebody else at the same moment
@@ -86,7 +78,7 @@ def publish_timed(zone: Store, place: FileSequence, call: Call, content: Content
     """Publish content under a name of its own, for a table whose files are ordered by time."""
     while (found := _find(zone, place, call)) is None:
         claim = _staged(zone, place, call, content)
-        if write_claim(zone, place.record(claim.key, 1), claim):
+        if claim.write(zone, place.record(claim.key, 1)):
             return _landed(place, _fulfil(zone, place, claim, content.data))
         zone.delete(claim.staged)
     return _landed(place, fulfilled(zone, place, found), repeated=True)
@@ -108,8 +100,8 @@ def newest_claim(zone: Store, place: FileSequence, number: int) -> tuple[int, Cl
 
     *number* is one that was taken, and not long ago: claims above it are looked for one by one.
     """
-    newest = read_claim(zone, place.claim(number)) if number else None
-    while (later := read_claim(zone, place.claim(number + 1))) is not None:
+    newest = Claim.read(zone, place.claim(number)) if number else None
+    while (later := Claim.read(zone, place.claim(number + 1))) is not None:
         number, newest = number + 1, later
     return number, newest
 
@@ -157,7 +149,7 @@ def _moved_on(zone: Store, place: FileSequence, claim: Claim) -> Claim:
         raise ChangeFileError(msg, table=place.table, file=claim.file, next_step=step)
     LOG.warning("%s: %s is another program's; going on above it", place.table, claim.file)
     number = claim.number + 1
-    while not write_claim(zone, place.claim(number), _numbered(claim, number)):
+    while not _numbered(claim, number).write(zone, place.claim(number)):
         number += 1
     return _numbered(claim, number)
 
@@ -190,7 +182,7 @@ def _staged(zone: Store, place: FileSequence, call: Call, content: Content) -> C
 def _find(zone: Store, place: FileSequence, call: Call) -> Claim | None:
     """Find the claim of a batch that was published, or begun; of several the last, see `_moved_on`."""
     newest = largest_number(zone, place.state("batches", call.key))
-    found = read_claim(zone, place.record(call.key, newest)) if newest else None
+    found = Claim.read(zone, place.record(call.key, newest)) if newest else None
     if found is not None and found.fingerprint != call.fingerprint:
         msg = "the batch id was used before, for other content"
         step = "Give every batch an id of its own, and the same content whenever it is repeated."

@@ -145,21 +145,20 @@ class Claim:
         """Write it down."""
         return json_bytes({"format": FORMAT, **asdict(self)})
 
+    @classmethod
+    def read(cls, zone: Store, path: str) -> Claim | None:
+        """Read a claim or a batch's record; None when there is none. Raises what `read_own` does."""
+        return read_own(zone, path, lambda value: cls(**value), "which says whose number it is")
 
-def read_claim(zone: Store, path: str) -> Claim | None:
-    """Read a claim or a batch's record; None when there is none. Raises what `read_own` does."""
-    return read_own(zone, path, lambda value: Claim(**value), "which says whose number it is")
+    def write(self, zone: Store, path: str) -> bool:
+        """Write it unless there is a claim; True when the one there is this very one.
 
-
-def write_claim(zone: Store, path: str, claim: Claim) -> bool:
-    """Write a claim unless there is one; True when the claim there is this very one.
-
-    A store may repeat a call whose answer was lost, and meet its own file.
-    """
-    if zone.put_new(path, claim.to_json()):
-        return True
-    there = read_claim(zone, path)
-    return there is not None and there.attempt == claim.attempt
+        A store may repeat a call whose answer was lost, and meet its own file.
+        """
+        if zone.put_new(path, self.to_json()):
+            return True
+        there = Claim.read(zone, path)
+        return there is not None and there.attempt == self.attempt
 
 
 def _joined(*parts: str) -> str:

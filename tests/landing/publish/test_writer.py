@@ -26,7 +26,7 @@ from mirrorlib.errors import (
     TableNameError,
 )
 from mirrorlib.landing.listing import list_tables, order_by_number, see_folder
-from mirrorlib.landing.publish import allocate
+from mirrorlib.landing.publish.claims import Claim
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.store import LocalStore, Store
 from publishing import FOLDER, TABLE, batch, batches, publish, rows_of, stores, visible
@@ -138,14 +138,14 @@ def test_a_batch_that_is_overtaken_before_its_claim_leaves_nothing(
 ) -> None:
     """Its content was staged by then."""
     orders, other = (LandingZoneWriter(store).table(TABLE) for _ in "ab")
-    claimed = allocate.write_claim
+    claimed = Claim.write
 
     def late(*arguments: Any) -> bool:
-        monkeypatch.setattr(allocate, "write_claim", claimed)
+        monkeypatch.setattr(Claim, "write", claimed)
         other.write(batch("b"))
         return claimed(*arguments)
 
-    monkeypatch.setattr(allocate, "write_claim", late)
+    monkeypatch.setattr(Claim, "write", late)
     with pytest.raises(TableBusyError, match="another batch was published"):
         orders.write(batch("a"), follows=0)
     assert ["b"] == batches(store)

@@ -26,7 +26,7 @@ from mirrorlib.delivery.sinks.zone.changes import COUNT, check_all_rows, count_r
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.columns import DELETE
 from mirrorlib.landing.parquet import open_parquet
-from mirrorlib.landing.publish.claims import FileSequence, read_claim
+from mirrorlib.landing.publish.claims import Claim, FileSequence
 from mirrorlib.landing.publish.rows import MARKER_COLUMN
 from mirrorlib.store import Store, StoredFile, contents
 
@@ -117,7 +117,7 @@ class KnownKeys:
             with self._zone.open_file(file.path) as source:
                 keys = open_parquet(source).read()
             if number <= published and numbers.count(number) > 1:
-                claim = read_claim(self._zone, self._place.claim(number))
+                claim = Claim.read(self._zone, self._place.claim(number))
                 batch = claim.batch_id.encode() if claim and claim.batch_id else None
                 if (keys.schema.metadata or {}).get(_BATCH, batch) != batch:
                     continue  # whose runner was overtaken
