@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from mirrorlib.landing.columns import LONGEST_ROW, MOST_COLUMNS
@@ -45,21 +45,17 @@ def open_rows(file: TextFile) -> Opened:
         _check_header(text, file)
         limit = len(text) - (block is not None and text.endswith(b"\r"))
         if found := grammar.row.match(text, 0, limit):
-            opened = _opened(found[0], text, blocks, file)
-            return opened if found.end() <= bare else replace(opened, end=b"")
+            break
         _check_unfinished(Piece(text, 1), grammar, file, last=block is None)
-
-
-def _opened(header: bytes, text: bytes, blocks: Iterator[bytes], file: TextFile) -> Opened:
+    header = found[0]
     end = header[len(header.rstrip(b"\r\n")) :]
     if header == end:
         raise file.fault(NO_HEADER)
-    grammar = grammar_of(file.dialect)
     settled = grammar_of(file.dialect, b"\r" if header.endswith(b"\r") else b"\n")
     check_utf8(Piece(header, 1), settled, file)
     names = tuple(grammar.meaning(field).decode().strip() for field in grammar.fields(header))
     rest = Piece(text[len(header) :], 1 + header.count(settled.line_end))
-    return Opened(file, names, end, settled, rest, blocks)
+    return Opened(file, names, end if len(header) <= bare else b"", settled, rest, blocks)
 
 
 def iter_pieces(opened: Opened) -> Iterator[Piece]:
