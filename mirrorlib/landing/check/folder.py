@@ -40,8 +40,15 @@ def review_folder(
     levels: Sequence[Level], policy: Policy, found: Findings
 ) -> tuple[StoredFile, ...]:
     """Look at the names in a table folder and its partition folders."""
-    for level in levels:
-        _review_folders(level, policy, found)
+    for partition, listed in levels:
+        for name in listed.folders:
+            inner = f"{partition}/{name}".lstrip("/")
+            if is_ignored(name):
+                continue
+            if "=" not in name:
+                found.add("foreign-folder", "a folder that is no partition", file=inner)
+            elif not partition and not policy.metadata.partitioned:
+                found.add("partition-undeclared", "a partition folder", file=inner)
     files = [file for level in levels for file in _review_level(level, policy, found)]
     names = [file.name for _, listed in levels for file in listed.files]
     if not files and not any(_is_data(policy, name) for name in names):
@@ -54,18 +61,6 @@ def review_folder(
             if len(tied) > 1:
                 found.add("time-ties", f"{len(tied)} files have this one's time", file=tied[0].name)
     return tuple(files)
-
-
-def _review_folders(level: Level, policy: Policy, found: Findings) -> None:
-    partition, listed = level
-    for name in listed.folders:
-        inner = f"{partition}/{name}".lstrip("/")
-        if is_ignored(name):
-            continue
-        if "=" not in name:
-            found.add("foreign-folder", "a folder that is no partition", file=inner)
-        elif not partition and not policy.metadata.partitioned:
-            found.add("partition-undeclared", "a partition folder", file=inner)
 
 
 def _review_level(level: Level, policy: Policy, found: Findings) -> list[StoredFile]:

@@ -145,7 +145,11 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
     for key in policy.missing_keys(names) if review.rows else ():
         review.tell("key-missing", "no such column", column=key)
     review.tell_rows(schema.marker)
-    _tell_nulls(review, text, schema, survey, nulls)
+    for name, missing in nulls.items():
+        if missing.first is not None:
+            sound = not survey.ragged and not survey.misfit
+            line = line_of(text, schema, missing.first) if sound else None
+            review.tell("text-null", missing.summary, column=name, row=missing.first, line=line)
     if stopped is not None:
         raise stopped
 
@@ -221,16 +225,6 @@ def _tell_misfits(review: Review, dialect: Dialect, survey: _Survey, width: int)
 def _tell_misfit(review: Review, dialect: Dialect, exc: ChangeFileError | SchemaError) -> None:
     what = f"{exc.found}; {dialect.data_type(exc.column or '').name} is declared"
     review.tell("text-value", what, column=exc.column, row=exc.row, line=exc.line)
-
-
-def _tell_nulls(
-    review: Review, text: TextFile, schema: FileSchema, survey: _Survey, nulls: dict[str, Rows]
-) -> None:
-    for name, missing in nulls.items():
-        if missing.first is not None:
-            sound = not survey.ragged and not survey.misfit
-            line = line_of(text, schema, missing.first) if sound else None
-            review.tell("text-null", missing.summary, column=name, row=missing.first, line=line)
 
 
 def _shift(rows: Rows, survey: _Survey) -> None:

@@ -113,7 +113,7 @@ class ByteNotation:
             hexadecimal = bool(pc.drop_null(digits)[0].as_py())
         if hexadecimal:
             _demand(digits)
-        decode = _from_hexadecimal if hexadecimal else _from_base64
+        decode = (lambda text: bytes.fromhex(text[2:])) if hexadecimal else _from_base64
         decoded = [None if value is None else decode(value) for value in values.to_pylist()]
         self.hexadecimal = hexadecimal
         return pa.chunked_array([decoded], pa.binary())
@@ -208,10 +208,6 @@ def _to_microseconds(clock: _Fields) -> _Fields:
 
 def _bytes(values: _Fields, kind: pa.DataType) -> _Fields:
     return ByteNotation().read(values, kind)
-
-
-def _from_hexadecimal(value: str) -> bytes:
-    return bytes.fromhex(value[2:])
 
 
 def _from_base64(value: str) -> bytes:
