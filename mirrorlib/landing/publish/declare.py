@@ -43,6 +43,7 @@ class Wanted:
     partition_by: tuple[str, ...] | None = None
     upsert_default: bool | None = None
     detection: Detection | None = None
+    force: bool = False  # whether it wins over what was published before
 
 
 def published_type(
@@ -67,11 +68,9 @@ def format_of(metadata: TableMetadata) -> PublishFormat:
     return "csv" if delimited else "parquet"
 
 
-def settle_metadata(
-    wanted: Wanted, stated: TableMetadata | None, *, table: str, force: bool
-) -> TableMetadata:
-    """Bring together what is wanted and what is stated already; *force* lets what is wanted win."""
-    made = _new(wanted) if stated is None else _kept(wanted, stated, table=table, force=force)
+def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str) -> TableMetadata:
+    """Bring together what is wanted and what is stated already."""
+    made = _new(wanted) if stated is None else _kept(wanted, stated, table=table)
     if made.upsert_default and not made.key_columns:
         msg = "rows are to be upserts by default, and the table has no keys"
         raise MetadataError(msg, table=table, next_step="Declare the table's keys.")
@@ -127,7 +126,7 @@ def _new(wanted: Wanted) -> TableMetadata:
     )
 
 
-def _kept(wanted: Wanted, stated: TableMetadata, *, table: str, force: bool) -> TableMetadata:
+def _kept(wanted: Wanted, stated: TableMetadata, *, table: str) -> TableMetadata:
     """Keep what is stated; keys may be added to a table that had none."""
     anew = "or delete the table folder and publish the table anew; force writes it as it is."
     partitioned = None if wanted.partition_by is None else bool(wanted.partition_by)
@@ -138,7 +137,7 @@ def _kept(wanted: Wanted, stated: TableMetadata, *, table: str, force: bool) -> 
         ("partitioning", stated.partitioned, partitioned),
     )
     differing = [(name, old, new) for name, old, new in choices if new not in {None, old}]
-    if differing and not force:
+    if differing and not wanted.force:
         name, *values = differing[0]
         old, new = (str(value).lower() for value in values)  # of true and false, JSON's words
         msg = f"the table's {name} is {old} already and cannot become {new}"
@@ -148,7 +147,7 @@ def _kept(wanted: Wanted, stated: TableMetadata, *, table: str, force: bool) -> 
         raise MetadataError(msg, table=table, next_step="Publish to a table of your own.")
     keys, wished = stated.key_columns, wanted.keys or stated.key_columns
     if set(map(fold_name, keys)) != set(map(fold_name, wished)):
-        if keys and not force:
+        if keys and not wanted.force:
             found = f"{', '.join(wished)} instead of {', '.join(keys)}"
             step = f"Use the keys that are declared, {anew}"
             msg = "the table's keys cannot change"

@@ -39,11 +39,11 @@ class FolderState:
     # The last number of each partition that this process knows to be taken.
     taken: dict[str, int] = field(default_factory=dict)
 
-    def partitions(self, wanted: Wanted, *, table: str, force: bool = False) -> tuple[str, ...]:
+    def partitions(self, wanted: Wanted, *, table: str) -> tuple[str, ...]:
         """Give the columns that name the partition folders."""
         before = self.known.partition_by if self.known else None
         asked = wanted.partition_by
-        if before is not None and asked is not None and before != asked and not force:
+        if before is not None and asked is not None and before != asked and not wanted.force:
             msg = f"the table is partitioned by {', '.join(before) or 'nothing'} already"
             step = (
                 "Leave the partitioning out, or delete the table folder and publish the table anew."
@@ -53,6 +53,22 @@ class FolderState:
             msg = "the table has partition folders, and nothing says by which columns"
             raise MetadataError(msg, table=table, next_step="Give the columns to partition by.")
         return asked or before or ()
+
+    def spelled(self, metadata: TableMetadata, fitted: Fitted, *, force: bool) -> TableMetadata:
+        """Spell new keys as the columns are, and declare the types of delimited text.
+
+        What is declared is kept, unless the columns were forced to be others.
+        """
+        if self.metadata is None or self.metadata.key_columns != metadata.key_columns:
+            names = [column.name for column in fitted.known.columns]
+            keys = tuple(find_name(names, key) or key for key in metadata.key_columns)
+            metadata = replace(metadata, key_columns=keys)
+        if format_of(metadata) == "csv":
+            mine = {fold_name(column.name): column for column in fitted.definition}
+            columns = {fold_name(column.name): column for column in metadata.schema_definition}
+            columns = {**columns, **mine} if force else {**columns, **mine, **columns}
+            metadata = replace(metadata, schema_definition=tuple(columns.values()))
+        return metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +98,9 @@ class Draft:
         return zone.put_new(path, data) or zone.read(path) == data
 
 
-def read_state(zone: Store, folder: str, state: FolderState, *, table: str) -> FolderState:
+def read_state(zone: Store, place: FileSequence, state: FolderState) -> FolderState:
     """Look at a table folder again; other metadata means that all may be another."""
+    folder, table = place.folder, place.table
     path = f"{folder}/{METADATA_NAME}"
     there = zone.stat(path)
     if there is None:
@@ -97,12 +114,11 @@ def read_state(zone: Store, folder: str, state: FolderState, *, table: str) -> F
     return replace(state, known=known or state.known)
 
 
-def make_draft(
-    rows: pa.Table, state: FolderState, wanted: Wanted, *, folder: str, table: str, force: bool
-) -> Draft:
+def make_draft(rows: pa.Table, state: FolderState, wanted: Wanted, place: FileSequence) -> Draft:
     """Check rows, refuse what is wrong with them as `LandingTable.write` does, and encode them."""
-    metadata = settle_metadata(wanted, state.metadata, table=table, force=force)
-    by = state.partitions(wanted, table=table, force=force)
+    table, force = place.table, wanted.force
+    metadata = settle_metadata(wanted, state.metadata, table=table)
+    by = state.partitions(wanted, table=table)
     known = state.known or KnownSchema()
     given = Given(table=table, metadata=metadata, known=known, partition_by=by, force=force)
     fitted = fit_rows(rows, given)
@@ -110,31 +126,11 @@ def make_draft(
     default = UPSERT if metadata.upsert_default else INSERT
     contents: list[tuple[FileSequence, Content]] = []
     for partition, part in split_partitions(fitted.rows, by, table=table):
-        place = FileSequence(table=table, folder=folder, partition=partition)
         data, markers = encode_rows(part, file_format), count_markers(part, default)
-        contents.append((place, Content(data=data, extension=file_format, markers=markers)))
-    spelled = _spelled(metadata, fitted, state.metadata, force=force)
-    files = tuple(contents)
+        content = Content(data=data, extension=file_format, markers=markers)
+        contents.append((replace(place, partition=partition), content))
+    spelled, files = state.spelled(metadata, fitted, force=force), tuple(contents)
     return Draft(metadata=spelled, known=fitted.known, contents=files, notes=fitted.notes)
-
-
-def _spelled(
-    metadata: TableMetadata, fitted: Fitted, stated: TableMetadata | None, *, force: bool
-) -> TableMetadata:
-    """Spell new keys as the columns are, and declare the types of delimited text.
-
-    What is declared is kept, unless the columns were forced to be others.
-    """
-    if stated is None or stated.key_columns != metadata.key_columns:
-        names = [column.name for column in fitted.known.columns]
-        keys = tuple(find_name(names, key) or key for key in metadata.key_columns)
-        metadata = replace(metadata, key_columns=keys)
-    if format_of(metadata) == "csv":
-        mine = {fold_name(column.name): column for column in fitted.definition}
-        columns = {fold_name(column.name): column for column in metadata.schema_definition}
-        columns = {**columns, **mine} if force else {**columns, **mine, **columns}
-        metadata = replace(metadata, schema_definition=tuple(columns.values()))
-    return metadata
 
 
 def split_partitions(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
 from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT, check_names
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
-from mirrorlib.landing.publish.claims import Call, note_return, recognize_call
+from mirrorlib.landing.publish.claims import Call, FileSequence, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
 from mirrorlib.landing.publish.draft import Draft, FolderState, make_draft, read_state
 from mirrorlib.landing.publish.published import Published
@@ -40,7 +40,7 @@ class LandingTable:
     def __init__(self, zone: Store, name: TableName, wanted: Wanted, partner: bytes | None) -> None:
         self._zone = zone
         self._name = str(name)
-        self._folder = name.folder
+        self._place = FileSequence(table=self._name, folder=name.folder)
         self._wanted = wanted
         self._partner = partner
         self._state = FolderState()
@@ -187,7 +187,7 @@ class LandingTable:
 
     def _refresh(self) -> FolderState:
         """Look at what the table folder shows."""
-        self._state = read_state(self._zone, self._folder, self._state, table=self._name)
+        self._state = read_state(self._zone, self._place, self._state)
         return self._state
 
     def _keys(self, rows: pa.Table) -> tuple[str, ...]:
@@ -215,8 +215,8 @@ class LandingTable:
         """Say which call this is; one without an id that has failed here before is gone on with."""
         if batch_id is None and fingerprint in self._begun:
             return self._begun[fingerprint]
-        call = recognize_call(self._zone, self._folder, fingerprint, batch_id)
-        if batch_id is None:
+        call = recognize_call(self._zone, self._place.folder, fingerprint, batch_id)
+        if call.note is not None:
             self._begun[fingerprint] = call
         return call
 
@@ -229,12 +229,11 @@ class LandingTable:
 
     def _declared(self, rows: pa.Table, *, force: bool) -> Draft:
         """Make the draft, and have the table declared as it says; another writer may be first."""
+        wanted = replace(self._wanted, force=force)
         for _ in range(_ATTEMPTS):
             state = self._state
-            draft = make_draft(
-                rows, state, self._wanted, folder=self._folder, table=self._name, force=force
-            )
-            done = draft.declare(self._zone, self._folder, state, self._partner)
+            draft = make_draft(rows, state, wanted, self._place)
+            done = draft.declare(self._zone, self._place.folder, state, self._partner)
             if not done or draft.metadata != state.metadata or draft.known != state.known:
                 self._refresh()
             if done:

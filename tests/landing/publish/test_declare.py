@@ -28,7 +28,7 @@ def settled(
     stated: TableMetadata | None = None, *, force: bool = False, **wanted: Any
 ) -> TableMetadata:
     """Bring together what is stated and what is wanted."""
-    return settle_metadata(Wanted(**wanted), stated, table="t", force=force)
+    return settle_metadata(Wanted(**wanted, force=force), stated, table="t")
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(
