@@ -160,9 +160,7 @@ def see_below(
             continue
         if is_ignored(name) or (plain and inner in links):
             continue
-        listed = zone.list_folder(f"{folder.path}/{inner}")
-        if listed is None:
-            continue
+        listed = contents(zone, f"{folder.path}/{inner}")
         shown = (file for file in listed.files if not is_ignored(file.name))
         files += [replace(file, below=f"{inner}/{file.name}") for file in shown]
         links += [f"{inner}/{name}" for name in listed.links if not is_ignored(name)]

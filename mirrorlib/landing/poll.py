@@ -20,7 +20,7 @@ from mirrorlib.names import (
     sequence_name,
     sequence_number,
 )
-from mirrorlib.store import Store, StoredFile
+from mirrorlib.store import Store, StoredFile, contents
 
 MOST_PROBES = 1000  # numbers that are looked at one by one; beyond that a listing is cheaper
 # The character behind "9": numbered names end before it, ignored ones begin behind.
@@ -84,9 +84,7 @@ def _walk(zone: Store, table: str, partition: str, onward: Onward) -> Iterator[S
     if partition in onward.anchors and partition != WHOLE_FOLDER and not holds_others:
         yield from _next(zone, table, partition, onward)
         return
-    listed = zone.list_folder(f"{table}/{partition}".rstrip("/"))
-    if listed is None:
-        return
+    listed = contents(zone, f"{table}/{partition}".rstrip("/"))
     files = [file for file in listed.files if not is_ignored(file.name)]
     anchor = onward.anchors.get(partition)
     if anchor is not None and not anchor.is_in(files):

@@ -75,8 +75,7 @@ class Store(Protocol):
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Return the first *count* file names of a folder in byte order, listing no more where the store can."""
-        listed = self.list_folder(folder)
-        return tuple(file.name for file in listed.files[:count]) if listed else ()
+        return tuple(file.name for file in contents(self, folder).files[:count])
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file at *path*, None when there is none."""

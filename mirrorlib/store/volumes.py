@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from mirrorlib.errors import StoreError
 from mirrorlib.extras import how_to_install
-from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size
+from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size, contents
 
 _VOLUME = re.compile(r"(dbfs|volumes):/*(?P<path>Volumes/.*)", re.DOTALL)
 
@@ -122,9 +122,7 @@ class VolumeStore(Store):
 
     def delete_folder(self, folder: str) -> None:
         """Remove the tree, the innermost files first."""
-        listed = self.list_folder(folder)
-        if listed is None:
-            return
+        listed = contents(self, folder)
         for inner in listed.folders:
             self.delete_folder(f"{folder}/{inner}".lstrip("/"))
         for file in listed.files:
