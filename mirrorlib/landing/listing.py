@@ -196,9 +196,7 @@ def order_by_number(
         )
         both = f"{first.name} and {others[-1].name}"
         doubled[first.name] = ChangeFileError(msg, table=table, file=both, next_step=step)
-    ordered = {
-        partition: dict(sorted(partitions[partition].items())) for partition in sorted(partitions)
-    }
+    ordered = {name: dict(sorted(files.items())) for name, files in sorted(partitions.items())}
     return FolderListing(
         partitions=ordered, foreign=tuple(sorted(foreign)), doubled=doubled, unread=_unread(seen)
     )

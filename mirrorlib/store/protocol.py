@@ -186,11 +186,11 @@ class LentFile(io.RawIOBase):
 
     def readable(self) -> bool:
         """Say that it can be read."""
-        return True
+        return not self.writable()
 
     def seekable(self) -> bool:
         """Say that readers may go back."""
-        return True
+        return not self.writable()
 
     def read(self, size: int = -1, /) -> bytes:
         """Read on."""
@@ -212,12 +212,6 @@ class _TranslatedFile(LentFile):
         super().__init__(file)
         self._verb = verb
         self._place = place
-
-    def readable(self) -> bool:
-        return self._verb == "read"
-
-    def seekable(self) -> bool:
-        return self._verb == "read"
 
     def writable(self) -> bool:
         return self._verb == "write"

@@ -7,6 +7,7 @@ asks for the footer's statistics: Arrow ends the process over damaged ones.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
@@ -63,16 +64,13 @@ def misfit(zone: Store, file: StoredFile, column: pa.Field, kind: pa.DataType) -
     None too where a value does not fit its own type, which is said already.
     """
     seen = 0
-    try:
-        with zone.open_file(file.path) as handle:
-            for batch in iter_batches(handle, [column.name]):
-                values = canonical_values(_values(batch, column.name), column.type)
-                row = first_misfit(values, kind)
-                if row is not None:
-                    return seen + row
-                seen += len(batch)
-    except _BROKEN:
-        pass
+    with suppress(*_BROKEN), zone.open_file(file.path) as handle:
+        for batch in iter_batches(handle, [column.name]):
+            values = canonical_values(_values(batch, column.name), column.type)
+            row = first_misfit(values, kind)
+            if row is not None:
+                return seen + row
+            seen += len(batch)
     return None
 
 

@@ -50,8 +50,7 @@ class Reading:
 
     def line(self, piece: Piece, row: int) -> int:
         """Return the line of a row of a piece, both counted from the piece's first."""
-        line, _, _ = next(islice(self.rows(piece), row, None))
-        return line
+        return next(islice(self.rows(piece), row, None))[0]
 
     def parse(self, piece: Piece, first_row: int) -> pa.Table:
         """Have pyarrow split a piece into columns of text."""

@@ -39,21 +39,6 @@ class FolderState:
     # The last number of each partition that this process knows to be taken.
     taken: dict[str, int] = field(default_factory=dict)
 
-    def partitions(self, wanted: Wanted, *, table: str) -> tuple[str, ...]:
-        """Give the columns that name the partition folders."""
-        before = self.known.partition_by if self.known else None
-        asked = wanted.partition_by
-        if before is not None and asked is not None and before != asked and not wanted.force:
-            msg = f"the table is partitioned by {', '.join(before) or 'nothing'} already"
-            step = (
-                "Leave the partitioning out, or delete the table folder and publish the table anew."
-            )
-            raise MetadataError(msg, table=table, found=", ".join(asked), next_step=step)
-        if asked is None and not before and self.metadata is not None and self.metadata.partitioned:
-            msg = "the table has partition folders, and nothing says by which columns"
-            raise MetadataError(msg, table=table, next_step="Give the columns to partition by.")
-        return asked or before or ()
-
     def spelled(self, metadata: TableMetadata, fitted: Fitted, *, force: bool) -> TableMetadata:
         """Spell new keys as the columns are, and declare the types of delimited text.
 
@@ -114,11 +99,25 @@ def read_state(zone: Store, place: FileSequence, state: FolderState) -> FolderSt
     return replace(state, known=known or state.known)
 
 
+def partitions(wanted: Wanted, state: FolderState, *, table: str) -> tuple[str, ...]:
+    """Give the columns that name the partition folders."""
+    before = state.known.partition_by if state.known else None
+    asked = wanted.partition_by
+    if before is not None and asked is not None and before != asked and not wanted.force:
+        msg = f"the table is partitioned by {', '.join(before) or 'nothing'} already"
+        step = "Leave the partitioning out, or delete the table folder and publish the table anew."
+        raise MetadataError(msg, table=table, found=", ".join(asked), next_step=step)
+    if asked is None and not before and state.metadata is not None and state.metadata.partitioned:
+        msg = "the table has partition folders, and nothing says by which columns"
+        raise MetadataError(msg, table=table, next_step="Give the columns to partition by.")
+    return asked or before or ()
+
+
 def make_draft(rows: pa.Table, state: FolderState, wanted: Wanted, place: FileSequence) -> Draft:
     """Check rows, refuse what is wrong with them as `LandingTable.write` does, and encode them."""
     table, force = place.table, wanted.force
     metadata = settle_metadata(wanted, state.metadata, table=table)
-    by = state.partitions(wanted, table=table)
+    by = partitions(wanted, state, table=table)
     known = state.known or KnownSchema()
     given = Given(table=table, metadata=metadata, known=known, partition_by=by, force=force)
     fitted = fit_rows(rows, given)

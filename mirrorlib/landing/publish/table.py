@@ -13,7 +13,7 @@ from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT, check_name
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, FileSequence, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
-from mirrorlib.landing.publish.draft import Draft, FolderState, make_draft, read_state
+from mirrorlib.landing.publish.draft import Draft, FolderState, make_draft, partitions, read_state
 from mirrorlib.landing.publish.published import Published
 from mirrorlib.landing.publish.rows import (
     MARKER_COLUMN,
@@ -154,7 +154,7 @@ class LandingTable:
     ) -> Published:
         """Publish deletes of the rows' keys; other columns are left out."""
         rows = self._take(data, DELETE)
-        by = self._state.partitions(self._wanted, table=self._name)
+        by = partitions(self._wanted, self._state, table=self._name)
         names = dict.fromkeys((*self._keys(rows), *by, MARKER_COLUMN))
         rows = rows.select([name for name in names if name in rows.column_names])
         return self._publish(rows, batch_id, force=force)
@@ -172,7 +172,7 @@ class LandingTable:
 
         """
         before, after = self._take(old, None), self._take(new, None)
-        by = self._state.partitions(self._wanted, table=self._name)
+        by = partitions(self._wanted, self._state, table=self._name)
         keys = self._keys(after)
         rows = change_key_rows(before, after, keys=keys, fixed=by, table=self._name)
         return self._publish(rows, batch_id, force=force)
