@@ -12,15 +12,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.landing.types import (
-    INSTANT,
-    INTEGERS,
-    MAX_PRECISION,
-    WALL_CLOCK,
-    comparable,
-    has_no_zone,
-    is_binary_float,
-)
+from mirrorlib.landing.types import INTEGERS, MAX_PRECISION, WALL_CLOCK, comparable, is_binary_float
 
 
 def canonical_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -31,8 +23,6 @@ def canonical_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedAr
     if pa.types.is_time(stored):
         micros = values.cast(pa.time64("us")).cast(pa.int64())
         return clock_text(micros)
-    if pa.types.is_timestamp(stored) and has_no_zone(stored) and kind == INSTANT:
-        return values.cast(WALL_CLOCK).cast(INSTANT)
     if pa.types.is_dictionary(stored):
         return canonical_values(values.cast(stored.value_type), kind)
     if isinstance(stored, pa.BaseExtensionType):
@@ -118,8 +108,6 @@ def first_refused(
 
 def clock_text(micros: pa.ChunkedArray) -> pa.ChunkedArray:
     """Write a time of day as `HH:mm:ss.ffffff`: Delta has no TIME."""
-    if not len(micros):
-        return micros.cast(pa.string())
     return pc.strftime(micros.cast(WALL_CLOCK), format="%H:%M:%S")
 
 
@@ -135,10 +123,4 @@ def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_decimal(values.type) and target in INTEGERS:
         roomy = pa.decimal128(MAX_PRECISION, values.type.scale)
         return values.cast(roomy).cast(pa.int64()).cast(target)
-    if pa.types.is_timestamp(values.type) and pa.types.is_date(target):
-        return values.cast(WALL_CLOCK).cast(pa.date32(), safe=False)
-    if pa.types.is_date(values.type) and target == INSTANT:
-        return values.cast(WALL_CLOCK).cast(INSTANT)
-    if is_binary_float(values.type) and is_binary_float(target):
-        return values.cast(target, safe=False)
     return values.cast(target)
