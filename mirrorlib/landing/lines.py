@@ -21,7 +21,6 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
@@ -122,8 +121,6 @@ def iter_line_tables(text: TextFile, schema: FileSchema) -> Iterator[pa.Table]:
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(kind):
         values = [v if v is None or type(v) is str else _json_text(v) for v in values]
-    elif pa.types.is_decimal(kind):
-        values = [None if value is None else Decimal(value) for value in values]
     return pa.array(values, kind)
 
 

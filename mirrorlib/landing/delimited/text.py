@@ -156,16 +156,13 @@ def _read_full(handle: BinaryIO | pa.NativeFile, size: int) -> bytes:
 
 
 def _transcode(blocks: Iterator[bytes], codec: str, file: TextFile) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(codec)()
     feeds = returns = 0
-    for block in chain(blocks, (None,)):
-        try:  # at last, too: the decoder may hold half a character
-            text = decoder.decode(block or b"", block is None)
-        except UnicodeDecodeError as exc:
-            sound = exc.object[: exc.start].decode(codec, "replace")
-            line = 1 + max(feeds + sound.count("\n"), returns + sound.count("\r"))
-            raise file.undecodable(exc, line, codec) from exc
-        feeds += text.count("\n")
-        returns += text.count("\r")
-        if text:
+    try:
+        for text in codecs.iterdecode(blocks, codec):
+            feeds += text.count("\n")
+            returns += text.count("\r")
             yield as_windows(text, codec).encode()
+    except UnicodeDecodeError as exc:
+        sound = exc.object[: exc.start].decode(codec, "replace")
+        line = 1 + max(feeds + sound.count("\n"), returns + sound.count("\r"))
+        raise file.undecodable(exc, line, codec) from exc

@@ -28,6 +28,7 @@ import base64
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -52,8 +53,6 @@ _TIME_OF_DAY = rf"^(?:{_DATE}[Tt ])?{_CLOCK}{_ZONE}$"
 _HEXADECIMAL = r"^0[xX]([0-9a-fA-F]{2})*$"
 _SOME = 64  # values: Arrow takes 30 times as long to refuse one as to read one
 _LONGEST_CLOCK = len("hh:mm:ss.ffffff")
-_YEARS = (-719_162, 2_932_897)  # days since 1970: the first of year 1, and of year 10000
-_DAY = 86_400_000_000  # microseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +183,9 @@ def _timestamps(values: _Fields, kind: pa.DataType) -> _Fields:
 
 def has_four_digits(moments: _Fields) -> _Fields:
     """Tell which dates or timestamps are in the years 1, where Delta begins, to 9999."""
-    is_date = pa.types.is_date(moments.type)
-    ticks = moments.cast(pa.int32() if is_date else pa.int64())
-    first, beyond = _YEARS if is_date else (day * _DAY for day in _YEARS)
-    return pc.and_(pc.greater_equal(ticks, first), pc.less(ticks, beyond))
+    kind = date if pa.types.is_date(moments.type) else datetime
+    first, last = (pa.scalar(end, moments.type) for end in (kind.min, kind.max))
+    return pc.and_(pc.greater_equal(moments, first), pc.less_equal(moments, last))
 
 
 def _dates(values: _Fields, kind: pa.DataType) -> _Fields:

@@ -206,8 +206,6 @@ def _as_known(
     values: pa.ChunkedArray, kind: pa.DataType, known: pa.DataType, field: pa.Field, given: Given
 ) -> pa.ChunkedArray:
     """Cast to the type that was published before, if every value survives."""
-    if values.null_count == len(values):
-        return pa.chunked_array([pa.nulls(len(values), known)])
     published = _as_published(values, kind, field.name, given)
 
     def read(texts: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -174,9 +174,7 @@ def _steps(rows: pa.Table, name: str, table: str) -> pa.ChunkedArray:
 
 def _encoded(texts: pa.ChunkedArray) -> pa.DictionaryArray:
     """Give texts as places in a list of those that are different, NULL among them."""
-    encoded = texts.combine_chunks().dictionary_encode(null_encoding="encode")
-    # pyarrow 14 combines to a chunked array of one chunk
-    return encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    return texts.dictionary_encode(null_encoding="encode").combine_chunks()
 
 
 def _escaped(text: str) -> str:
