@@ -114,13 +114,9 @@ def clock_text(micros: pa.ChunkedArray) -> pa.ChunkedArray:
 def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     """Cast by way of a type from which pyarrow checks values, not just declared precision."""
     if pa.types.is_decimal(target) and values.type in INTEGERS:
-        roomy = pa.decimal128(MAX_PRECISION, target.scale)
-        return values.cast(pa.decimal128(MAX_PRECISION, 0)).cast(roomy).cast(target)
+        return values.cast(pa.decimal128(MAX_PRECISION, 0)).cast(target)
     kinds = {values.type, target}
     if any(map(pa.types.is_decimal, kinds)) and any(map(is_binary_float, kinds)):
         # By the digits: Arrow's own cast makes 751.76 a little less, and 0.35 becomes 0.35000000000000003.
         return values.cast(pa.string()).cast(target)
-    if pa.types.is_decimal(values.type) and target in INTEGERS:
-        roomy = pa.decimal128(MAX_PRECISION, values.type.scale)
-        return values.cast(roomy).cast(pa.int64()).cast(target)
     return values.cast(target)

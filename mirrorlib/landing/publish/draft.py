@@ -26,7 +26,7 @@ from mirrorlib.landing.publish.rows import column_of, count_markers, encode_rows
 from mirrorlib.names import LONGEST_PART, NO_VALUE
 from mirrorlib.store import Store
 
-_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(1, 32)}
+_ESCAPES = {code: f"%{code:02X}" for code in (*b"\"#%'*/:=?\\{[]^\x7f", *range(1, 32))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +163,9 @@ def _steps(rows: pa.Table, name: str, table: str) -> pa.ChunkedArray:
         step = "Partition by text, whole numbers, dates or booleans."
         raise SchemaError(msg, table=table, column=name, found=str(kind), next_step=step)
     texts = _encoded(values.cast(pa.string()))
-    stated = texts.dictionary.to_pylist()
-    steps = [f"{_escaped(name)}={_escaped(value or '') or NO_VALUE}" for value in stated]
+    column = name.translate(_ESCAPES)
+    stated = (value or "" for value in texts.dictionary.to_pylist())
+    steps = [f"{column}={value.translate(_ESCAPES) or NO_VALUE}" for value in stated]
     if any(len(step.encode()) > LONGEST_PART for step in steps):
         msg = f"a value is too long for a partition folder of {LONGEST_PART} bytes"
         advice = "Partition by another column."
@@ -175,7 +176,3 @@ def _steps(rows: pa.Table, name: str, table: str) -> pa.ChunkedArray:
 def _encoded(texts: pa.ChunkedArray) -> pa.DictionaryArray:
     """Give texts as places in a list of those that are different, NULL among them."""
     return texts.dictionary_encode(null_encoding="encode").combine_chunks()
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
