@@ -39,8 +39,7 @@ _END_OF = "end"
 def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolicy) -> FileSchema:
     """Read what the footer of a Parquet file says about its columns."""
     arrow, metadata = _open_parquet(source, file, table)
-    leaves = (metadata.schema.column(i) for i in range(len(metadata.schema)))
-    physical = {leaf.path: leaf.physical_type for leaf in leaves}
+    physical = {leaf.path: leaf.physical_type for leaf in metadata.schema}
     names, marker = split_marker(arrow.names, table=table, file=file.name)
     counted = old_calendar(metadata.metadata)
     columns: list[FileColumn] = []

@@ -131,13 +131,13 @@ def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
         quote=dialect.quote.encode(),
         escape=escape.encode(),
         shield=shield.encode(),
-        row=_compiled(row),
-        rows=_compiled(rb"(?:%b){1,%d}" % (row, _AT_A_TIME)),
-        begun=_compiled(rb"%b(?:%b%b)*" % (field, s, field)),
-        unended=_compiled(rb"%b?%b(?:%b|%b)?\Z" % (s, quoted, q, e or q) if q else _NEVER),
-        field=_compiled(rb"(%b)(?:%b|%b)" % (field, s, end)),
-        pair=_compiled(rb"%b(%b)" % (e, pair) if e else _NEVER + rb"()"),
-        foreign=_compiled(rb"%b|%b" % (kept, lone)),
+        row=re.compile(row),
+        rows=re.compile(rb"(?:%b){1,%d}" % (row, _AT_A_TIME)),
+        begun=re.compile(rb"%b(?:%b%b)*" % (field, s, field)),
+        unended=re.compile(rb"%b?%b(?:%b|%b)?\Z" % (s, quoted, q, e or q) if q else _NEVER),
+        field=re.compile(rb"(%b)(?:%b|%b)" % (field, s, end)),
+        pair=re.compile(rb"%b(%b)" % (e, pair) if e else _NEVER + rb"()"),
+        foreign=re.compile(rb"%b|%b" % (kept, lone)),
     )
 
 
@@ -158,11 +158,7 @@ def _field(
     if not q:
         return _NEVER, plain
     inner = rb"[^%b%b]*" % (q, e)
-    kept = rb"%b%b|%b." % (q, q, e) if e else rb"%b%b" % (q, q)
+    kept = rb"%b%b|%b(?s:.)" % (q, q, e) if e else rb"%b%b" % (q, q)
     quoted = rb"%b%b(?:(?:%b)%b)*" % (q, inner, kept, inner)
     ended = rb"%b%b(?=%b|%b)" % (quoted, q, s, _LINE_ENDS[line_end])
     return quoted, rb"(?:%b|(?!%b)%b)" % (ended, q, plain)
-
-
-def _compiled(pattern: bytes) -> re.Pattern[bytes]:
-    return re.compile(pattern, re.DOTALL)
