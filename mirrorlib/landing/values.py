@@ -21,8 +21,7 @@ def canonical_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedAr
     if stored == kind:
         return values
     if pa.types.is_time(stored):
-        micros = values.cast(pa.time64("us")).cast(pa.int64())
-        return clock_text(micros)
+        return clock_text(values.cast(pa.time64("us")).cast(pa.int64()).cast(WALL_CLOCK))
     if pa.types.is_dictionary(stored):
         return canonical_values(values.cast(stored.value_type), kind)
     if isinstance(stored, pa.BaseExtensionType):
@@ -106,9 +105,9 @@ def first_refused(
     return bisect_left(range(1, len(values) + 1), x=True, key=refused)
 
 
-def clock_text(micros: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Write a time of day as `HH:mm:ss.ffffff`: Delta has no TIME."""
-    return pc.strftime(micros.cast(WALL_CLOCK), format="%H:%M:%S")
+def clock_text(moments: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Write the time of day of moments as `HH:mm:ss.ffffff`: Delta has no TIME."""
+    return pc.strftime(moments, format="%H:%M:%S")
 
 
 def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:

@@ -195,8 +195,7 @@ def _dates(values: _Fields, kind: pa.DataType) -> _Fields:
 def _times(values: _Fields, _: pa.DataType) -> _Fields:
     """Write a time of day as Parquet's TIME is mirrored."""
     clock = _to_microseconds(_parts(values, _TIME_OF_DAY)["clock"])
-    moments = pc.binary_join_element_wise("1970-01-01", clock, "T").cast(WALL_CLOCK)
-    return clock_text(moments.cast(pa.int64()))
+    return clock_text(pc.binary_join_element_wise("1970-01-01", clock, "T").cast(WALL_CLOCK))
 
 
 def _to_microseconds(clock: _Fields) -> _Fields:
