@@ -162,7 +162,7 @@ def _fit_column(
     delimited text, and keys, cannot wait.
     """
     known = given.known.column(field.name)
-    kind, word = published_type(field.type, format_of(given.metadata))
+    kind, word = published_type(field.type, csv=given.csv)
     if kind is None:
         msg = "this type has no place in the open mirroring format"
         step = "Publish nested values as a JSON string and numbers with at most 38 digits."

@@ -46,12 +46,10 @@ class Wanted:
     force: bool = False  # whether it wins over what was published before
 
 
-def published_type(
-    stored: pa.DataType, file_format: PublishFormat
-) -> tuple[pa.DataType | None, str]:
+def published_type(stored: pa.DataType, *, csv: bool) -> tuple[pa.DataType | None, str]:
     """Return the type that a column is published as, None when it has none, and its name in delimited text."""
     kind = mirror_type(stored, "keep")
-    if file_format == "parquet" or kind is None or pa.types.is_null(kind):
+    if not csv or kind is None or pa.types.is_null(kind):
         return kind, ""
     if pa.types.is_time(stored):
         return kind, "ITime"

@@ -95,7 +95,7 @@ def read_state(zone: Store, place: FileSequence, state: FolderState) -> FolderSt
         state = FolderState(etag=there.etag, metadata=metadata)
     known = read_known(zone, folder, state.known)
     if known is None and state.known is None:
-        known = adopt_known(zone, folder, state.metadata, table=table)
+        known = adopt_known(zone, state.metadata, table=table)
     return replace(state, known=known or state.known)
 
 

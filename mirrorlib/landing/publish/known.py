@@ -73,9 +73,7 @@ def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
     return zone.put_new(path, data) or zone.read(path) == data
 
 
-def adopt_known(
-    zone: Store, folder: str, metadata: TableMetadata | None, *, table: str
-) -> KnownSchema | None:
+def adopt_known(zone: Store, metadata: TableMetadata | None, *, table: str) -> KnownSchema | None:
     """Learn the schema of a table that another publisher began; None when it has no files yet."""
     if metadata is not None and metadata.schema_definition:
         defined: list[pa.Field] = []
@@ -84,7 +82,8 @@ def adopt_known(
             kind, nullable = declared.mirror_type("keep"), stated.nullable is not False
             defined.append(pa.field(stated.name, kind, nullable))
         return KnownSchema(columns=tuple(defined), markers=True)
-    place = TableFolder(name=parse_name(table), path=folder)
+    name = parse_name(table)
+    place = TableFolder(name=name, path=name.folder)
     seen = see_below(zone, place, see_folder(zone, place), plain=False).files
     files = [file for file in seen if file.name.endswith(".parquet") and file.size]
     files.sort(key=lambda file: (file.modified, file.path))

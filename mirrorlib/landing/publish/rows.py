@@ -150,12 +150,10 @@ def _with_column(rows: pa.Table, name: str, table: str) -> pa.Table:
     return rows.drop_columns([name]).append_column(field, markers.cast(MARKER_TYPE))
 
 
-def _unknown(
-    table: str, found: str | int, *, column: str | None = None, row: int | None = None
-) -> MarkerError:
+def _unknown(table: str, found: str | int, **place: str | int | None) -> MarkerError:
     msg = "the row marker is not 0, 1, 2 or 4"
     step = "Use 0 (insert), 1 (update), 2 (delete) or 4 (upsert)."
-    return MarkerError(msg, table=table, column=column, row=row, found=found, next_step=step)
+    return MarkerError(msg, table=table, found=found, next_step=step, **place)  # type: ignore[arg-type]  # its own parameters
 
 
 def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.Table:

@@ -140,7 +140,7 @@ def test_delimited_text_names_its_types(
     stored: pa.DataType, kind: pa.DataType | None, name: str
 ) -> None:
     """Eleven words, and none for decimals."""
-    assert (kind, name) == published_type(stored, "csv")
+    assert (kind, name) == published_type(stored, csv=True)
 
 
 def test_partner_events_are_the_documented_ones() -> None:
