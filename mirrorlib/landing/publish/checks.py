@@ -176,12 +176,11 @@ def _fit_column(
             raise given.refused(msg, field.name, "Give it a type.")
         return None
     nullable = _nullable(field, known, values, given)
+    values = _as_published(values, kind, field.name, given)
     if known is None:
-        values = _as_published(values, kind, field.name, given)
-    else:
-        values = _as_known(values, kind, known.type, field, given)
-    name = field.name if known is None else known.name
-    return pa.field(name, values.type, nullable), values, word
+        return pa.field(field.name, kind, nullable), values, word
+    values = _as_known(values, known.type, field, given)
+    return pa.field(known.name, values.type, nullable), values, word
 
 
 def _as_published(
@@ -203,10 +202,9 @@ def _as_published(
 
 
 def _as_known(
-    values: pa.ChunkedArray, kind: pa.DataType, known: pa.DataType, field: pa.Field, given: Given
+    published: pa.ChunkedArray, known: pa.DataType, field: pa.Field, given: Given
 ) -> pa.ChunkedArray:
     """Cast to the type that was published before, if every value survives."""
-    published = _as_published(values, kind, field.name, given)
 
     def read(texts: pa.ChunkedArray) -> pa.ChunkedArray:
         if is_number(known) and has_no_numbers(texts):

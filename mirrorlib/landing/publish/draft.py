@@ -124,7 +124,7 @@ def make_draft(rows: pa.Table, state: FolderState, wanted: Wanted, place: FileSe
     file_format = format_of(metadata)
     default = UPSERT if metadata.upsert_default else INSERT
     contents: list[tuple[FileSequence, Content]] = []
-    for partition, part in split_partitions(fitted.rows, by, table=table):
+    for partition, part in split_partitions(fitted.rows, by, table=table).items():
         data, markers = encode_rows(part, file_format), count_markers(part, default)
         content = Content(data=data, extension=file_format, markers=markers)
         contents.append((replace(place, partition=partition), content))
@@ -132,25 +132,23 @@ def make_draft(rows: pa.Table, state: FolderState, wanted: Wanted, place: FileSe
     return Draft(metadata=spelled, known=fitted.known, contents=files, notes=fitted.notes)
 
 
-def split_partitions(
-    rows: pa.Table, columns: Sequence[str], *, table: str
-) -> list[tuple[str, pa.Table]]:
-    """Split rows by the values of some columns, each partition's rows in their order; sorted by path.
+def split_partitions(rows: pa.Table, columns: Sequence[str], *, table: str) -> dict[str, pa.Table]:
+    """Split rows by the values of some columns, each partition's rows in their order, by its path; sorted by these.
 
     Without columns there is one partition, `""`. Rows that are none have no partition to lie in then.
     """
     if not columns:
-        return [("", rows)]
+        return {"": rows}
     steps = [_steps(rows, name, table) for name in columns]
     paths = _encoded(pc.binary_join_element_wise(*steps, "/"))
     order = pc.sort_indices(paths.indices)  # stable
     names, rows = paths.dictionary.to_pylist(), rows.take(order)
-    partitions, start = [], 0
+    parts, start = {}, 0
     # In the order of first appearance: each partition's rows are one run.
     for item in pc.value_counts(paths.indices.take(order)).to_pylist():
-        partitions.append((names[item["values"]], rows.slice(start, item["counts"])))
+        parts[names[item["values"]]] = rows.slice(start, item["counts"])
         start += item["counts"]
-    return sorted(partitions, key=lambda partition: partition[0])
+    return dict(sorted(parts.items()))
 
 
 def _steps(rows: pa.Table, name: str, table: str) -> pa.ChunkedArray:

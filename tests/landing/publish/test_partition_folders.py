@@ -21,7 +21,7 @@ def split(data: pa.Table, *columns: str) -> dict[str, list[dict[str, Any]]]:
     """Split rows without markers."""
     return {
         partition: rows.to_pylist()
-        for partition, rows in split_partitions(data, columns, table="t")
+        for partition, rows in split_partitions(data, columns, table="t").items()
     }
 
 
@@ -60,12 +60,10 @@ def test_every_row_lies_in_its_folder_once(values: list[tuple[str | None, int]])
 
     partitions = split_partitions(data.append_column(MARKER_COLUMN, marks), ("t", "n"), table="t")
 
-    assert sorted(partition for partition, _ in partitions) == [
-        partition for partition, _ in partitions
-    ]
-    found = [row for _, rows in partitions for row in rows["row"].to_pylist()]
+    assert sorted(partitions) == list(partitions)
+    found = [row for rows in partitions.values() for row in rows["row"].to_pylist()]
     assert sorted(found) == list(range(len(values)))
-    for partition, rows in partitions:
+    for partition, rows in partitions.items():
         places = rows["row"].to_pylist()
         assert sorted(places) == places
         assert [place % 2 for place in places] == rows[MARKER_COLUMN].to_pylist()
@@ -116,4 +114,4 @@ def test_a_marker_goes_with_its_row() -> None:
     rows = mark_rows(pa.table({"p": [1, 2]}), 4)
 
     parts = split_partitions(rows, ("p",), table="t")
-    assert [[4], [4]] == [part[MARKER_COLUMN].to_pylist() for _, part in parts]
+    assert [[4], [4]] == [part[MARKER_COLUMN].to_pylist() for part in parts.values()]
