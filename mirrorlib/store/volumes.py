@@ -59,20 +59,18 @@ class VolumeStore(Store):
 
     def list_folder(self, folder: str) -> Folder | None:
         """List one level, as many requests as the API has pages."""
-        with _translated("list", self._path(folder)) as errors:
-            try:
-                entries = list(self._files.list_directory_contents(self._path(folder)))
-            except errors.NotFound:
-                return None
         folders, files = [], []
-        for entry in sorted(entries, key=lambda entry: str(entry.name)):
-            if entry.is_directory:
-                folders.append(entry.name)
-            else:
-                path = f"{folder}/{entry.name}".lstrip("/")
-                modified = datetime.fromtimestamp((entry.last_modified or 0) / 1000, UTC)
-                files.append(_stored(path, int(entry.file_size or 0), modified))
-        return Folder(folders=tuple(folders), files=tuple(files))
+        with _translated("list", self._path(folder)) as errors, suppress(errors.NotFound):
+            entries = self._files.list_directory_contents(self._path(folder))
+            for entry in sorted(entries, key=lambda entry: str(entry.name)):
+                if entry.is_directory:
+                    folders.append(entry.name)
+                else:
+                    path = f"{folder}/{entry.name}".lstrip("/")
+                    modified = datetime.fromtimestamp((entry.last_modified or 0) / 1000, UTC)
+                    files.append(_stored(path, int(entry.file_size or 0), modified))
+            return Folder(folders=tuple(folders), files=tuple(files))
+        return None
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file's size and time, by one HEAD request."""

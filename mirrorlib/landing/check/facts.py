@@ -110,7 +110,7 @@ class Review:
 
     def tell(self, rule: str, found: str, **place: str | int | None) -> None:
         """Note that the file breaks a rule, in a column, a row or a line."""
-        self.found.add(rule, found, file=self.file.name, **place)  # type: ignore[arg-type]  # its own parameters
+        self.found.add(rule, found, file=self.file.name, **place)  # type: ignore[arg-type]  # no *fix* is
 
     def see_unmarked(self, rows: int) -> None:
         """Take in rows of a file without a marker column."""

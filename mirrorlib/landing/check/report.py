@@ -62,9 +62,9 @@ class Finding:
     rule: str
     title: str
     table: str | None
-    file: str | None
-    column: str | None
-    row: int | None
+    file: str | None = None
+    column: str | None = None
+    row: int | None = None
     found: str
     fix: str
     more: int = 0
@@ -87,36 +87,26 @@ class Findings:
         self._listed: dict[tuple[object, ...], list[Finding]] = {}
 
     def add(
-        self,
-        rule: str,
-        found: str,
-        *,
-        file: str | None = None,
-        column: str | None = None,
-        row: int | None = None,
-        line: int | None = None,
-        fix: str | None = None,
+        self, rule: str, found: str, *, fix: str | None = None, **place: str | int | None
     ) -> None:
-        """Note that a rule is broken; *fix* when it is more than the rule's own advice."""
+        """Note that a rule is broken: in a file, column, row or line; *fix* where it is more than the rule's advice."""
         broken = RULES[rule]
+        shown = {name: printable(it) if isinstance(it, str) else it for name, it in place.items()}
         finding = Finding(
             severity=broken.severity,
             rule=rule,
             title=broken.title,
             table=self._table,
-            file=None if file is None else printable(file),
-            column=None if column is None else printable(column),
-            row=row,
-            line=line,
             found=found,
             fix=broken.fix if fix is None else fix,
+            **shown,  # type: ignore[arg-type]  # its own parameters
         )
         error = broken.severity == "error"
-        same = (rule,) if error else (rule, column, found)
+        same = (rule,) if error else (rule, place.get("column"), found)
         listed = self._listed.setdefault(same, [])
         if len(listed) < (ERRORS_LISTED if error else 1):
             listed.append(finding)
-        elif file != listed[-1].file:
+        elif place.get("file") != listed[-1].file:
             listed[-1] = replace(listed[-1], more=listed[-1].more + 1)
 
     def all(self) -> tuple[Finding, ...]:

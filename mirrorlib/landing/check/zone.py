@@ -115,10 +115,9 @@ def _review_partner_events(zone: Store, found: Findings) -> None:
         return
     try:
         value, repairs = read_lenient(data)
+        what = repairs[0] if repairs else "" if isinstance(value, tuple) else "another value"
     except NotJsonError as exc:
-        found.add("partner-events-json", str(exc), file=PARTNER_FILE)
-        return
-    what = repairs[0] if repairs else "another value" if not isinstance(value, tuple) else ""
+        what = str(exc)
     if what:
         found.add("partner-events-json", what, file=PARTNER_FILE)
 
