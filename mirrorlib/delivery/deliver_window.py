@@ -23,28 +23,25 @@ from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPla
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 
-def end_window(
-    job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan
-) -> tuple[WindowDone, StreamJob]:
+def end_window(job: StreamJob, plan: WindowPlan) -> tuple[WindowDone, StreamJob]:
     """Deliver a window unless the receiver has it, or void it where changes are gone; comes with the refreshed job."""
-    began = time.perf_counter()
+    stream, began = job.stream, time.perf_counter()
     job.tell(plan, "deliver", "before")
     rows: int | None = None
     lost: FeedExpiredError | None = None
     given = job.registry.given_before(stream, plan.number)
     try:
-        if not _is_delivered(job, stream, plan, given):
-            rows = _deliver_again(job, spark, stream, plan, given)
+        if not _is_delivered(job, plan, given):
+            rows = _deliver_again(job, plan, given)
     except FeedExpiredError as exc:
         if stream.on_expired == "fail" and plan.kind == "changes":
             raise
         lost = exc
     job.registry.state.delete_folder(_scratch(job, plan))  # what killed runners left there
     job = job.refresh()
-    lost = lost or _lost_meanwhile(job, stream, plan)
+    lost = lost or _lost_meanwhile(job, plan)
     job.tell(plan, "deliver", "after", rows)
     done = WindowDone(
         outcome="delivered" if lost is None else "void",
@@ -56,7 +53,7 @@ def end_window(
     job.tell(plan, "done", "before")
     done = job.registry.write_done(stream, plan.number, done)
     job.tell(plan, "done", "after")
-    _tell(job, stream, plan, done)
+    _tell(job, plan, done)
     if lost is not None:
         refuse_void(stream, plan)
         commits = job.source.commits
@@ -66,8 +63,8 @@ def end_window(
     return done, job
 
 
-def _tell(job: StreamJob, stream: Stream, plan: WindowPlan, done: WindowDone) -> None:
-    told = {**pick(stream, "table", "consumer", "to"), **pick(done, "outcome", "seconds")}
+def _tell(job: StreamJob, plan: WindowPlan, done: WindowDone) -> None:
+    told = {**pick(job.stream, "table", "consumer", "to"), **pick(done, "outcome", "seconds")}
     text = "%(table)s: window %(window)d up to version %(version)d %(outcome)s to %(consumer)s, "
     emit(
         "window",
@@ -79,8 +76,9 @@ def _tell(job: StreamJob, stream: Stream, plan: WindowPlan, done: WindowDone) ->
     )
 
 
-def _is_delivered(job: StreamJob, stream: Stream, plan: WindowPlan, given: int | None) -> bool:
+def _is_delivered(job: StreamJob, plan: WindowPlan, given: int | None) -> bool:
     """Say whether the receiver has a window; less than it was given is a backup, or a standby that had not all."""
+    stream = job.stream
     position = job.run.sink.position(stream)
     if given is not None and 0 < position < given:  # 0 may mean unknown: the receiver looks itself
         msg = "the receiver was set back: it does not hold what it was given before this window"
@@ -89,9 +87,9 @@ def _is_delivered(job: StreamJob, stream: Stream, plan: WindowPlan, given: int |
     return position >= plan.number
 
 
-def check_registry(job: StreamJob, stream: Stream, entry: WindowEntry) -> None:
+def check_registry(job: StreamJob, entry: WindowEntry) -> None:
     """Refuse a registry that was set back: its next windows would be taken for others that are there."""
-    known = entry.plan.number
+    stream, known = job.stream, entry.plan.number
     position = job.run.sink.position(stream)
     if position <= known or job.registry.newest(stream) != entry:
         return
@@ -108,52 +106,46 @@ def refuse_void(stream: Stream, plan: WindowPlan) -> None:
         raise FeedExpiredError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
 
 
-def _lost_meanwhile(job: StreamJob, stream: Stream, plan: WindowPlan) -> FeedExpiredError | None:
+def _lost_meanwhile(job: StreamJob, plan: WindowPlan) -> FeedExpiredError | None:
     """Say whether versions left the log before their delivery had ended: Delta leaves them out without a word."""
     if plan.kind == "snapshot":
         return None
     try:
-        check_table(job, stream, plan.table_id, plan.until)
+        check_table(job, plan.table_id, plan.until)
         check_kept(job.source.commits, range(plan.after + 1, plan.until + 1))
     except FeedExpiredError as exc:
         return exc
     return None
 
 
-def _deliver_again(
-    job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan, given: int | None
-) -> int:
+def _deliver_again(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
     """Deliver a window; once more if Spark fails, or is refused, by a log that has moved on since it was looked at.
 
     A type that was widened meanwhile is no lost history.
     """
     try:
-        return _deliver_or_explain(job, spark, stream, plan, given)
+        return _deliver_or_explain(job, plan, given)
     except Exception as exc:
         if isinstance(exc, MirrorError) and not isinstance(exc, FeedExpiredError):
             raise  # it is about the rows, or the receiver
         again = job.refresh()
         if again is job:
             raise
-        return _deliver_or_explain(again, spark, stream, plan, given)
+        return _deliver_or_explain(again, plan, given)
 
 
-def _deliver_or_explain(
-    job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan, given: int | None
-) -> int:
+def _deliver_or_explain(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
     """Deliver a window, and tell rows or changes that went away under it from all else that can fail."""
     try:
-        return _deliver(job, spark, stream, plan, given)
+        return _deliver(job, plan, given)
     except FeedExpiredError:
         raise
     except Exception as exc:
-        _blame_lost_history(job, spark, plan, exc)
+        _blame_lost_history(job, plan, exc)
         raise
 
 
-def _blame_lost_history(
-    job: StreamJob, spark: SparkSession, plan: WindowPlan, exc: Exception
-) -> None:
+def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> None:
     """Say so if versions or files are gone, as not every VACUUM writes down that it ran, or Delta refuses the read."""
     try:
         source = job.refresh().source
@@ -163,7 +155,7 @@ def _blame_lost_history(
             check_present(source.commits, plan.after, plan.until)
             prove_files(source.commits, range(plan.after + 1, plan.until + 1))
             window = open_window(source.commits, plan.after, plan.until)
-            read_window(spark, source, window)  # it was not planned by itself
+            read_window(job.spark, source, window)  # it was not planned by itself
     except FeedExpiredError as lost:
         raise lost from exc
     except MirrorError:  # what went wrong first is told
@@ -175,13 +167,11 @@ def _scratch(job: StreamJob, plan: WindowPlan) -> str:
     return f"{job.registry.scratch}/{plan.attempt}"
 
 
-def _deliver(
-    job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan, given: int | None
-) -> int:
-    source = job.source
+def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
+    spark, source, stream, state = job.spark, job.source, job.stream, job.registry.state
     collected: pa.Table | None = None
     stated_rows: int | None = None
-    check_table(job, stream, plan.table_id, plan.after)
+    check_table(job, plan.table_id, plan.after)
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)
     else:
@@ -204,7 +194,7 @@ def _deliver(
         except FeedError:  # the log does not tell any more
             return False
 
-    state, metadata = job.registry.state, source.commits.metadata_at(plan.until)
+    metadata = source.commits.metadata_at(plan.until)
     # Of this call's own: a runner that was taken for gone may still be at the same window.
     folder = f"{_scratch(job, plan)}/{new_attempt()}"
     delivery = Delivery(

@@ -24,6 +24,7 @@ from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, printable
 from mirrorlib.events import Observer, emit_state, pick, unobserved
+from mirrorlib.feed.window import begin_stream
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.registry import Registry, check_name
@@ -103,7 +104,9 @@ def export_tables(
         observe=observe or unobserved,
         stop=stop or (lambda: False),
     )
-    reports = _export_all(run, [tables] if isinstance(tables, str) else tables, parallelism)
+    found = _chosen(run, [tables] if isinstance(tables, str) else tables)
+    open_state(run.state)  # there has to be a folder to write down how far
+    reports = side_by_side(lambda table: _export_one(run, *table), found, parallelism)
     seconds = round(time.perf_counter() - began, 3)
     return ExportReport(consumer=consumer, to=run.to, tables=reports, seconds=seconds)
 
@@ -140,15 +143,6 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
     return [*found, *((name, "") for name in missing)]
 
 
-def _export_all(
-    run: Run, patterns: Sequence[str], parallelism: int | None
-) -> tuple[StreamReport, ...]:
-    """Deliver the tables that are meant, side by side; there has to be a state folder to write down how far."""
-    found = _chosen(run, patterns)
-    open_state(run.state)
-    return side_by_side(lambda table: _export_one(run, *table), found, parallelism)
-
-
 def _export_one(run: Run, name: str, address: str) -> StreamReport:
     """Deliver one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
     progress = StreamProgress(table=name)
@@ -176,12 +170,22 @@ def _export_one(run: Run, name: str, address: str) -> StreamReport:
 
 
 def _open_stream(run: Run, name: str, address: str) -> StreamJob:
+    """Find a table and its stream, which is registered where the consumer is new."""
     if not address:
         msg = "there is no such Delta table in the target"
         raise LandingZoneError(msg, table=name, next_step="Check its name.")
     registry = Registry(run.state, run.consumer, parse_name(name))
     source = find_feed_table(run.spark, address, shown=name)
-    return StreamJob(run=run, source=source, goal=source.commits.newest, registry=registry)
+    stream = registry.newest_stream()
+    if stream is None:
+        begin = begin_stream(source.commits, run.start)
+        count, lineage = registry.forgotten()
+        wishes = pick(run, "to", "mode", "net", "on_expired")
+        stream = registry.begin({**wishes, **begin, "first_table_id": lineage}, count + 1)
+    goal = source.commits.newest
+    return StreamJob(
+        run=run, spark=run.spark, source=source, goal=goal, registry=registry, stream=stream
+    )
 
 
 def _record(run: Run, report: StreamReport) -> str:

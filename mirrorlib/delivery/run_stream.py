@@ -8,54 +8,53 @@ changes are gone, the stream stops, or a snapshot that resets the receiver takes
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from mirrorlib.delivery.deliver_window import check_registry, end_window, refuse_void
 from mirrorlib.delivery.sinks.open import is_same_url
 from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, StreamProgress, check_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
-from mirrorlib.events import pick
 from mirrorlib.feed.declared_keys import find_mirror
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
-from mirrorlib.feed.window import NOTHING, begin_stream, open_window
+from mirrorlib.feed.window import NOTHING, open_window
 from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.journal.leases import hold_stream
-from mirrorlib.journal.streams import Stream, WindowEntry, WindowPlan, position_of, table_id_of
+from mirrorlib.journal.streams import WindowEntry, WindowPlan, position_of, table_id_of
 
 
 def bring_up_to_date(job: StreamJob, progress: StreamProgress) -> None:
     """Deliver what the table holds at this moment, window by window."""
-    stream = job.registry.newest_stream() or _register(job)
-    _check_same(stream, job)
-    entry = job.registry.newest(stream)
-    _note(job, progress, stream, entry)
+    stream, registry = job.stream, job.registry
+    _check_same(job)
+    entry = registry.newest(stream)
+    _note(job, progress, entry)
     if entry is not None and entry.done is not None and _is_current(job, entry):
         return
-    with hold_stream(job.registry) as lease, lend_session(job.run.spark) as spark:
-        if job.registry.newest_stream() != stream:
+    with hold_stream(registry) as lease, lend_session(job.run.spark) as spark:
+        job = replace(job, spark=spark)
+        if registry.newest_stream() != stream:
             msg = "the consumer was dropped or rewound a moment ago"
             raise TableBusyError(msg, table=stream.table, next_step="Run again.")
-        entry = job.registry.newest(stream)
+        entry = registry.newest(stream)
         if entry is not None and entry.done is not None:
-            check_registry(job, stream, entry)
+            check_registry(job, entry)
         while not job.run.stop():
-            plan = _planned(job, stream, entry)
+            plan = _planned(job, entry)
             if plan is None:
                 return
             lease.check()
-            done, job = end_window(job, spark, stream, plan)
+            done, job = end_window(job, plan)
             entry = WindowEntry(plan=plan, done=done)
             progress.windows += done.outcome == "delivered"
             progress.resets += plan.reset and done.outcome == "delivered"
             progress.rows += done.rows or 0
-            _note(job, progress, stream, entry)
+            _note(job, progress, entry)
 
 
-def _note(
-    job: StreamJob, progress: StreamProgress, stream: Stream, entry: WindowEntry | None
-) -> None:
-    progress.position = position = position_of(stream, entry)
+def _note(job: StreamJob, progress: StreamProgress, entry: WindowEntry | None) -> None:
+    progress.position = position = position_of(job.stream, entry)
     progress.newest = max(_goal(job), -1 if position is None else position)
 
 
@@ -64,16 +63,9 @@ def _goal(job: StreamJob) -> int:
     return min(job.goal, job.source.commits.newest)
 
 
-def _register(job: StreamJob) -> Stream:
-    """Register the stream."""
-    begin = begin_stream(job.source.commits, job.run.start)
-    count, lineage = job.registry.forgotten()
-    wishes = pick(job.run, "to", "mode", "net", "on_expired")
-    return job.registry.begin({**wishes, **begin, "first_table_id": lineage}, count + 1)
-
-
-def _check_same(stream: Stream, job: StreamJob) -> None:
+def _check_same(job: StreamJob) -> None:
     """Refuse other wishes than the consumer is registered with: a receiver's position means that one receiver."""
+    stream = job.stream
     for name in ("to", "mode", "net", "on_expired"):
         was, wanted = getattr(stream, name), getattr(job.run, name)
         if was != wanted and not (name == "to" and is_same_url(was, wanted)):
@@ -91,29 +83,29 @@ def _is_current(job: StreamJob, entry: WindowEntry) -> bool:
     )
 
 
-def _planned(job: StreamJob, stream: Stream, entry: WindowEntry | None) -> WindowPlan | None:
+def _planned(job: StreamJob, entry: WindowEntry | None) -> WindowPlan | None:
     """Take up the window that is planned and not delivered, or plan the next; None when there is nothing more."""
     if entry is not None and entry.done is None:
         return entry.plan
-    plan = _next(job, stream, entry)
+    plan = _next(job, entry)
     if plan is None:
         return None
     job.tell(plan, "plan", "before")
-    plan = job.registry.write_plan(stream, plan)
+    plan = job.registry.write_plan(job.stream, plan)
     job.tell(plan, "plan", "after")
     return plan
 
 
-def _next(job: StreamJob, stream: Stream, entry: WindowEntry | None) -> WindowPlan | None:
-    commits, goal = job.source.commits, _goal(job)
+def _next(job: StreamJob, entry: WindowEntry | None) -> WindowPlan | None:
+    stream, commits, goal = job.stream, job.source.commits, _goal(job)
     position = position_of(stream, entry)
     if entry is not None and entry.done is not None and entry.done.outcome == "void":
         refuse_void(stream, entry.plan)
         position = None
     if position is None:
-        return _plan(job, stream, entry, None, commits.newest)
+        return _plan(job, entry, None, commits.newest)
     try:
-        check_table(job, stream, table_id_of(stream, entry), position)
+        check_table(job, table_id_of(stream, entry), position)
         if position >= goal:
             return None
         until = min(goal, position + (job.run.max_versions or goal))
@@ -121,17 +113,15 @@ def _next(job: StreamJob, stream: Stream, entry: WindowEntry | None) -> WindowPl
     except FeedExpiredError:
         if stream.on_expired == "fail":
             raise
-        return _plan(job, stream, entry, None, commits.newest)
+        return _plan(job, entry, None, commits.newest)
     if window.rewritten:  # what came before is told in the types that it had
         until = max(window.rewritten[0] - 1, position + 1)
-    return _plan(job, stream, entry, position, until)
+    return _plan(job, entry, position, until)
 
 
-def _plan(
-    job: StreamJob, stream: Stream, entry: WindowEntry | None, after: int | None, until: int
-) -> WindowPlan:
+def _plan(job: StreamJob, entry: WindowEntry | None, after: int | None, until: int) -> WindowPlan:
     """Plan a window of what came after a version; or, after None, a snapshot."""
-    commits, keys = job.source.commits, _keys(job)
+    stream, commits, keys = job.stream, job.source.commits, _keys(job)
     spell_keys(stream.table, commits.metadata_at(until), keys)  # a plan is never changed
     return WindowPlan(
         stream=stream.uuid,

@@ -67,9 +67,11 @@ class StreamJob:
     """What delivers one stream."""
 
     run: Run  # what it shares with others
+    spark: SparkSession  # the run's; while windows are delivered, one of the table's own
     source: FeedTable  # the table, and its log as it was when it was looked at last
     goal: int  # the newest version when the run began, which it delivers up to; what comes meanwhile is the next one's
     registry: Registry  # where the stream is registered
+    stream: Stream
 
     def refresh(self) -> StreamJob:
         """Look at the table's log anew; returns itself where nothing has come or gone."""
@@ -90,15 +92,15 @@ def begin_anew(stream: Stream) -> str:
     return f"Begin anew: {snapshot_command(stream.consumer)}"
 
 
-def check_table(job: StreamJob, stream: Stream, table_id: str, position: int) -> None:
+def check_table(job: StreamJob, table_id: str, position: int) -> None:
     """See that the table is still the one that was read: of one that was made anew, nobody knows what came after."""
     commits = job.source.commits
     if commits.metadata_at(commits.newest).id != table_id or position > commits.newest:
         msg = "the table was made anew since it was read"
         raise FeedExpiredError(
             msg,
-            table=stream.table,
+            table=job.stream.table,
             found=f"its first version is {commits.made_at}",
             first_readable=first_readable(commits, commits.made_at),
-            next_step=begin_anew(stream),
+            next_step=begin_anew(job.stream),
         )
