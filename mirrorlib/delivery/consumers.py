@@ -193,21 +193,18 @@ def _compare(
         seconds=max(0.0, (datetime.now(UTC) - commits.committed_at(first)).total_seconds()),
         rows=None if None in unread else sum(rows or 0 for rows in unread),
     )
+    health: Health = "expired"
     try:
         open_window(commits, position, None)
-    except MirrorError as exc:
-        return replace(status, health="expired", reason=str(exc))
-    try:
+        health = "behind"
         loss = tell_horizon(commits, registry, position)
     except MirrorError as exc:
-        return replace(status, reason=str(exc))
-    return (
-        replace(status, health="expiring", reason=f"{loss}. Let it catch up.") if loss else status
-    )
+        return replace(status, health=health, reason=str(exc))
+    loss = f"{loss}. Let it catch up." if loss else ""
+    return replace(status, health="expiring" if loss else health, reason=loss)
 
 
 def _commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits:
-    """Look at a table's log."""
     address = table_address(place, parse_name(table))
     if place.catalog is None:
         return find_table_at(address, shown=table).commits

@@ -39,7 +39,8 @@ def end_window(job: StreamJob, plan: WindowPlan) -> tuple[WindowDone, StreamJob]
         if stream.on_expired == "fail" and plan.kind == "changes":
             raise
         lost = exc
-    job.registry.state.delete_folder(_scratch(job, plan))  # what killed runners left there
+    # What killed runners left there.
+    job.registry.state.delete_folder(f"{job.registry.scratch}/{plan.attempt}")
     job = job.refresh()
     lost = lost or _lost_meanwhile(job, plan)
     job.tell(plan, "deliver", "after", rows)
@@ -162,11 +163,6 @@ def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> Non
         return
 
 
-def _scratch(job: StreamJob, plan: WindowPlan) -> str:
-    """Return the folder, in the state's store, of what deliveries of a window write before it counts."""
-    return f"{job.registry.scratch}/{plan.attempt}"
-
-
 def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
     spark, source, stream, state = job.spark, job.source, job.stream, job.registry.state
     collected: pa.Table | None = None
@@ -196,7 +192,7 @@ def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
 
     metadata = source.commits.metadata_at(plan.until)
     # Of this call's own: a runner that was taken for gone may still be at the same window.
-    folder = f"{_scratch(job, plan)}/{new_attempt()}"
+    folder = f"{job.registry.scratch}/{plan.attempt}/{new_attempt()}"
     delivery = Delivery(
         spark=spark,
         stream=stream,

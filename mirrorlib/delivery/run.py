@@ -145,7 +145,7 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
 
 def _export_one(run: Run, name: str, address: str) -> StreamReport:
     """Deliver one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
-    progress = StreamProgress(table=name)
+    progress, began = StreamProgress(table=name), time.perf_counter()
     state: State
     error: str | None = None
     meant = True
@@ -160,9 +160,8 @@ def _export_one(run: Run, name: str, address: str) -> StreamReport:
         told = as_mirror_error(exc, printable(name))
         state, reason, error = "failed", str(told), type(told).__name__
         meant = not isinstance(exc, OtherWishesError)
-    facts = asdict(progress)
-    seconds = round(time.perf_counter() - facts.pop("began"), 3)
-    report = StreamReport(**facts, state=state, seconds=seconds, reason=reason)
+    seconds = round(time.perf_counter() - began, 3)
+    report = StreamReport(**asdict(progress), state=state, seconds=seconds, reason=reason)
     before = _record(run, report) if meant else state
     said = {"address": address, "consumer": run.consumer, "error": error}
     emit_state(before, **pick(report, "table", "state", "reason"), **said)

@@ -5,9 +5,8 @@ In: nothing. Out: frozen values, and what a run counts.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.delivery.sink import Sink
@@ -59,7 +58,6 @@ class StreamProgress:
     resets: int = 0
     position: int | None = None
     newest: int | None = None
-    began: float = field(default_factory=time.perf_counter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
