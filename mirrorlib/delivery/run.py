@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.delivery.report import ExportReport, State, StreamReport
 from mirrorlib.delivery.run_stream import bring_up_to_date
 from mirrorlib.delivery.sink import Sink
-from mirrorlib.delivery.sinks.disjoint_targets import check_disjoint
-from mirrorlib.delivery.sinks.open import open_sink, shown_url
+from mirrorlib.delivery.sinks.open import check_disjoint, open_sink, shown_url
 from mirrorlib.delivery.stream_job import OtherWishesError, Run, StreamJob, StreamProgress
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.sessions import side_by_side

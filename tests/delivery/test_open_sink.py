@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from mirrorlib.cli import main as cli
-from mirrorlib.delivery.sinks.disjoint_targets import check_disjoint, check_no_table
-from mirrorlib.delivery.sinks.open import is_same_url
+from mirrorlib.delivery.sinks.open import check_disjoint, check_no_table, is_same_url
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.store import LocalStore
 

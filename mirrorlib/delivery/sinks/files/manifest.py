@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mirrorlib.delivery.sink import Delivery, comes_after
-from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
+from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.journal.plan_log import FORMAT, Values, json_bytes, read_object

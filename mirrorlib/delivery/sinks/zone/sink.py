@@ -30,8 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
 from mirrorlib.delivery.sinks.files.parts import check_types, write_parts
+from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.delivery.sinks.zone.batch import Batch, check_columns, follows, read_batch
 from mirrorlib.delivery.sinks.zone.changes import bare_rows, change_rows, replacing_rows
 from mirrorlib.delivery.sinks.zone.known import KnownKeys
