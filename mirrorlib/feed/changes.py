@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
     from pyspark.sql.types import DataType
 
-_ARROW = "→"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 
@@ -75,7 +74,7 @@ class Changes(Tabular):
             names = [name for name, value in after.items() if before.get(name) != value]
             for name in names:
                 was, now = _shown(before.get(name)), _shown(after[name])
-                parts += [", ", f"{name}: ", (was, "before"), f" {_ARROW} ", (now, "after")]
+                parts += [", ", f"{name}: ", (was, "before"), " → ", (now, "after")]
             return Cell(parts[1:] if names else ["unchanged"])
         row, side = (before, "before") if after is None else (after, "after")
         for name, value in (row or {}).items():

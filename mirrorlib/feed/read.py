@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 from mirrorlib.delta.actions import Metadata
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.key_property import grouping_columns
 from mirrorlib.delta.sessions import READS_WHOLE, configured, new_session, read_conf, set_conf
 from mirrorlib.delta.trouble import condition_of
 from mirrorlib.errors import ComputeError, FeedError
@@ -34,7 +33,7 @@ from mirrorlib.feed.net import (
     pair_updates,
     refuse_incomparable,
 )
-from mirrorlib.feed.owners import keeps_columns, stays_one_row, stored_columns
+from mirrorlib.feed.owners import stays_one_row, stored_columns
 from mirrorlib.feed.proof import TOO_OLD, check_planned, prove_files, refuse_losses, refused_load
 from mirrorlib.feed.schemas import tell_columns
 from mirrorlib.feed.window import Bound, Segment, Window, open_window
@@ -127,8 +126,8 @@ def declare_grouping(frame: DataFrame, commits: Commits, after: int, version: in
     That the table itself has one row of each key, in every version of the feed from *after* on, goes with the
     declaration, for `key_feed`; no keys claim it.
     """
-    columns = grouping_columns(commits.metadata_at(version).properties, frame.columns)
-    if not columns or not keeps_columns(commits, version, columns):
+    columns = stored_columns(commits, version, grouping=True)
+    if not columns:
         return frame
     once = stays_one_row(commits, after, version, columns)
     return tag_columns(frame, Keys(partition=columns, unique=once), "read_feed")

@@ -130,10 +130,10 @@ def _tell_fields(
 ) -> list[Column]:
     from pyspark.sql import functions as f
 
-    old = {_physical(field): field for field in was.fields}
+    old = {physical_name(field.jsonValue()): field for field in was.fields}
     columns = []
     for field in becomes.fields:
-        found, kind = old.get(_physical(field)), field.dataType
+        found, kind = old.get(physical_name(field.jsonValue())), field.dataType
         value = f.lit(None).cast(kind) if found is None else tell(found, kind)
         columns.append(value.alias(field.name))
     return columns
@@ -161,10 +161,6 @@ def _tell(value: Column, was: DataType, becomes: DataType) -> Column:
         exact = value.isNull() | value.between(-EXACT_IN_DOUBLE, EXACT_IN_DOUBLE)
         return f.when(exact, value.cast(becomes)).otherwise(f.raise_error(f.lit(_TOO_LONG)))
     return value.cast(becomes)
-
-
-def _physical(field: StructField) -> str:
-    return physical_name({"name": field.name, "metadata": field.metadata or {}})
 
 
 def renewed_columns(commits: Commits, version: int) -> dict[str, str]:

@@ -63,8 +63,7 @@ def fold_few(work: WindowWork) -> pa.Table | None:
 
 def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     """Bring a small copy to the end of a window, folded by `fold_few`; say whether that was done."""
-    keys = work.keys
-    columns = to_columns((one.name, one.dataType.simpleString()) for one in work.schema.fields)
+    keys, columns = work.keys, work.found.columns
     if len(columns) < len(work.schema.fields):
         return False
     puts = _as_copied(work, folded, columns)
