@@ -71,11 +71,8 @@ class ExportReport(Report):
 
     def notes(self) -> list[str]:
         """Say what was reset, and why tables failed."""
-        resets = [
-            f"{t.table}: changes were gone; a snapshot has taken their place."
-            for t in self.tables
-            if t.resets
-        ]
+        gone = "changes were gone; a snapshot has taken their place."
+        resets = [f"{t.table}: {gone}" for t in self.tables if t.resets]
         none = [] if self.tables else ["There is no such table."]
         return [*none, *resets, *(t.reason for t in self.tables if t.reason)]
 

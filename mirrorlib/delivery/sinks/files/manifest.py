@@ -74,7 +74,6 @@ class Receiver:
     """One table's folder at the receiver."""
 
     def __init__(self, store: Store, table: str) -> None:
-        """Take the table's name as the target has it."""
         self.store = store
         self.table = table
         self.folder = parse_visible(table).path

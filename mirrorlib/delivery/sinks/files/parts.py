@@ -58,23 +58,21 @@ _TEXT = {
     "lineSep": "\n",
     "dateFormat": "yyyy-MM-dd",
 }
+_CSV = {
+    **_TEXT,
+    "header": "true",
+    "quote": '"',
+    "escape": '"',  # Spark's default is a backslash
+    "nullValue": "",
+    "emptyValue": '""',
+    "ignoreLeadingWhiteSpace": "false",  # otherwise Spark strips what it writes
+    "ignoreTrailingWhiteSpace": "false",
+}
 # Spark's name of each, and its options.
 _WRITERS: Mapping[FileFormat, tuple[str, Mapping[str, str]]] = {
     "parquet": ("parquet", {}),
     "jsonl": ("json", _TEXT),
-    "csv": (
-        "csv",
-        {
-            **_TEXT,
-            "header": "true",
-            "quote": '"',
-            "escape": '"',  # Spark's default is a backslash
-            "nullValue": "",
-            "emptyValue": '""',
-            "ignoreLeadingWhiteSpace": "false",  # otherwise Spark strips what it writes
-            "ignoreTrailingWhiteSpace": "false",
-        },
-    ),
+    "csv": ("csv", _CSV),
 }
 _PLAIN = frozenset({
     "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string",

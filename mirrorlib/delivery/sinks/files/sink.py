@@ -41,7 +41,6 @@ class FilesSink:
     """A folder, or a prefix of an object store, that receives windows as files."""
 
     def __init__(self, store: Store, file_format: FileFormat = "parquet") -> None:
-        """Take the store of the folder."""
         self._store = store
         self._format = file_format
 

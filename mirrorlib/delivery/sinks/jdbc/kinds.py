@@ -34,8 +34,7 @@ class Types:
 
     def of(self, kind: str) -> str:
         """Return the type of a kind."""
-        found = _DECIMAL.fullmatch(kind)
-        return f"{self.decimal}({found[1]},{found[2]})" if found else self.plain[kind]
+        return self.plain.get(kind) or kind.replace("decimal", self.decimal)
 
     def kind(self, type_name: str) -> str | None:
         """Return the kind that has a type; None for a type that we never make."""

@@ -74,17 +74,16 @@ def read_columns(delivery: Delivery) -> list[DatabaseColumn]:
     """Read a delivery's columns; refuse types that no database has, or that cannot be a key."""
     table, keys = delivery.stream.table, delivery.keys
     columns = []
-    for field in (delivery.frame.schema[name] for name in delivery.columns):
-        kind, key = kind_of(field.dataType), field.name in keys
+    for name in delivery.columns:
+        data_type = delivery.frame.schema[name].dataType
+        kind, key = kind_of(data_type), name in keys
         if kind is None or (key and kind == JSON):
             msg = f"a column of this type cannot be {'a key' if kind else 'kept'} in a database"
             step = "Leave it out of the key." if kind else "Change its type at the source."
-            found = field.dataType.simpleString().partition("<")[0]
-            raise SchemaError(msg, table=table, column=field.name, found=found, next_step=step)
-        nested = form_of(field.dataType) if kind == JSON else ""
-        columns.append(
-            DatabaseColumn(source=field.name, name=field.name, kind=kind, nested=nested, key=key)
-        )
+            found = data_type.simpleString().partition("<")[0]
+            raise SchemaError(msg, table=table, column=name, found=found, next_step=step)
+        nested = form_of(data_type) if kind == JSON else ""
+        columns.append(DatabaseColumn(source=name, name=name, kind=kind, nested=nested, key=key))
     if not columns:
         msg = "the table has no columns"
         raise SchemaError(msg, table=table, next_step="Give it some.")

@@ -17,7 +17,6 @@ from mirrorlib.delivery.sinks.jdbc.database import OURS, STAGE, DatabaseTable, q
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types
 from mirrorlib.errors import (
     LandingZoneError,
-    MirrorError,
     StoreError,
     TableBusyError,
     TableNameError,
@@ -159,7 +158,7 @@ class Postgres:
         return StoreError(msg, table=table, found=found, next_step=step)
 
 
-def _broken(exc: psycopg.IntegrityError, table: str, keys: Sequence[str]) -> MirrorError:
+def _broken(exc: psycopg.IntegrityError, table: str, keys: Sequence[str]) -> Exception:
     """Tell which constraint is broken: the primary key that we have made, or one of somebody else's."""
     diag = exc.diag
     if isinstance(exc, errors.NotNullViolation) and diag.column_name in keys:

@@ -24,7 +24,6 @@ from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types, decimal_of
 from mirrorlib.delivery.sinks.jdbc.stage import StagedWindow
 from mirrorlib.errors import (
     LandingZoneError,
-    MirrorError,
     SchemaError,
     StoreError,
     TableBusyError,
@@ -270,7 +269,7 @@ def _converted(name: str, narrow: str, wide: str) -> str:
     return quote(name)
 
 
-def _broken(exc: sqlite3.IntegrityError, table: str, keys: Sequence[str]) -> MirrorError:
+def _broken(exc: sqlite3.IntegrityError, table: str, keys: Sequence[str]) -> SchemaError:
     """Tell which constraint is broken: the primary key that we have made, or one of somebody else's."""
     name = getattr(exc, "sqlite_errorname", "")
     if name == "SQLITE_CONSTRAINT_PRIMARYKEY":

@@ -41,7 +41,6 @@ from mirrorlib.store import Store, contents
 GONE, PUT, NEW, PASSED = -1, 1, 2, -2
 MARKS = {"op": "smallint", "copies": "bigint"}
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
-_FIRST_YEAR, _LAST_YEAR = 1, 9999
 _PIECE = 1 << 20  # bytes
 
 
@@ -94,7 +93,6 @@ def stage_lines(delivery: Delivery, frame: DataFrame, shape: TableLayout) -> Sta
 
 
 def _keyed_lines(frame: DataFrame, shape: TableLayout) -> DataFrame:
-    """Write the last state of each key; one shuffle by key."""
     keys = {column.source: column.kind for column in shape.columns if column.key}
     plain = {name: f.col(quote(name)).cast(kind) for name, kind in keys.items()}
     rows = last_states(frame.withColumns(plain), list(keys))
@@ -132,7 +130,7 @@ def _unfit(column: DatabaseColumn) -> SparkColumn | None:
     if column.kind == JSON:
         return f.contains(f.to_json(value, JSON_OPTIONS), f.lit("\\u0000"))
     if column.kind in {"date", "timestamp", "timestamp_ntz"}:
-        return ~f.year(value).between(_FIRST_YEAR, _LAST_YEAR)
+        return ~f.year(value).between(1, 9999)
     return None
 
 

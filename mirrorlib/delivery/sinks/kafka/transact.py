@@ -29,7 +29,6 @@ _QUEUE_KB = 64 << 10  # what is sent and not acknowledged yet
 _LOOK = 1000  # messages between looks at the clock and at what came back
 _POLL = 0.1  # seconds
 _GIVE_UP = 5.0  # seconds for an abort; the broker aborts by itself, or the next to begin makes it
-_HALF = 0.5
 _DROPPED = codes("_FATAL", "_PURGE_INFLIGHT", "_PURGE_QUEUE", "_STATE")  # consequences, no causes
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]  # as librdkafka takes them
 
@@ -244,4 +243,4 @@ def _largest_column(value: bytes | None) -> str | None:
     row = message.get("after") or message.get("before") or {}
     sizes = {name: len(json.dumps(cell)) for name, cell in row.items()}
     largest = max(sizes, key=sizes.__getitem__, default=None)
-    return largest if largest and sizes[largest] > sum(sizes.values()) * _HALF else None
+    return largest if largest and 2 * sizes[largest] > sum(sizes.values()) else None

@@ -63,7 +63,6 @@ class ZoneSink:
     """A landing zone that receives windows as change files."""
 
     def __init__(self, zone: Store) -> None:
-        """Take the store of the zone."""
         self._zone = zone
         self._writer = LandingZoneWriter(zone, source=_SOURCE)
         self._numbers: dict[str, int] = {}  # by table: a number that was the newest
