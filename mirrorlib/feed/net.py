@@ -136,7 +136,6 @@ def _paired(key: WindowSpec, counts: Column, helpers: Helpers) -> dict[str, Colu
 
 
 def _over_all(window: WindowSpec) -> WindowSpec:
-    """Let a window's rows be all of its partition."""
     from pyspark.sql import Window
 
     return window.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)

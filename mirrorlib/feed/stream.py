@@ -1,9 +1,7 @@
 """Read a table's change feed as a stream.
 
 In: a table and where to begin, or the checkpoint to go on from. Out: a streaming DataFrame of the feed's
-columns. Delivery: what Spark's checkpoint makes of it; with a checkpoint that has progress, Spark goes on
-there and the beginning given here counts for nothing.
-Where a stream begins that has no checkpoint yet, and goes on that has one, is settled here too.
+columns. Delivery: what Spark's checkpoint makes of it.
 """
 
 from __future__ import annotations

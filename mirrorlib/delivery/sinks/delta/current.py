@@ -42,7 +42,6 @@ def keep_copy(work: WindowWork) -> int | None:
 
 
 def _replace(work: WindowWork) -> None:
-    """Let a snapshot take the place of rows and columns."""
     if work.keys:
         _check_unique(work, work.frame)
     work = fit_columns(work)
@@ -59,7 +58,6 @@ def _check_unique(work: WindowWork, rows: DataFrame) -> None:
 
 
 def _merge_keys(work: WindowWork) -> int:
-    """Give each key that a window tells of its last state."""
     keys = work.keys
     if (work.last.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
         _check_unique(work, read_table(work.spark, work.ref))

@@ -3,8 +3,7 @@
 In: a target as it is, and the columns that a window wants. Out: the window with its target as it is
 then. Growing is a commit of its own, before the window's, and idempotent. What is added or widened
 leaves the rows that are there as they are; for a type that holds the old one's values and that Delta does
-not widen to, they are written again, as the applier does it. What was renamed, dropped and added again, or
-given a type apart, would have to change them without any change in the feed, so a snapshot is asked for.
+not widen to, they are written again, as the applier does it.
 """
 
 from __future__ import annotations

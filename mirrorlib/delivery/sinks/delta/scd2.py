@@ -2,8 +2,7 @@
 
 In: a window. Out: one commit. Rows are a multiset: one that comes opens a state, one that goes closes
 the oldest open state of an equal row. That is right for updates, for a key that is deleted and inserted
-again, for several changes in a window, for keys that occur several times, and without any. The closed
-rows of the touched keys are deleted and inserted again as what they have become.
+again, for several changes in a window, for keys that occur several times, and without any.
 """
 
 from __future__ import annotations
@@ -95,7 +94,6 @@ def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
 
 
 def _held(rows: DataFrame, work: WindowWork) -> DataFrame:
-    """Give the rows that are open before the window."""
     return rows.select(
         *map(quote, [*work.columns, *work.dropped]),
         f.col(VALID_FROM).alias(_FROM),

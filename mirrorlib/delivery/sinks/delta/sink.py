@@ -203,7 +203,6 @@ def _keys_in(mode: str, keys: tuple[str, ...]) -> Keys:
 
 
 def _check_owner(found: Found, stream: Stream, mode: str) -> None:
-    """See that a table was made for this consumer, table and mode."""
     wanted = {
         CONSUMER: (stream.consumer, "the target is a table that another consumer has made"),
         SOURCE: (stream.table, "the target is what another source table becomes"),

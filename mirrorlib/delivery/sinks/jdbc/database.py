@@ -75,16 +75,16 @@ class Record:
     source_table: str = ""
     consumer: str = ""
     stream: str = ""  # uuid of the stream that it is given now
-    # The stream's number among the consumer's, and when it began; an older version has not said either.
-    stream_ordinal: int = 0
+    # These two, `nested` and `physical` an older version has not said.
+    stream_ordinal: int = 0  # the stream's number among the consumer's
     stream_began_at: str = ""
     table_id: str = ""  # Delta's
     delta_version: int = 0  # the newest Delta version whose changes it has
     columns: Sequence[str] = ()  # those that the source had then, as the database spells them
-    # What those of them look like that are nested; older versions have not said it.
-    nested: Mapping[str, str] = field(default_factory=dict)
-    # Which physical column each of the source's names stands for; older versions have not said it.
-    physical: Mapping[str, str] = field(default_factory=dict)
+    nested: Mapping[str, str] = field(default_factory=dict)  # what those look like that are nested
+    physical: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what column the source's names stand for
     keys: Sequence[str] = ()  # its key columns, as the database spells them
 
     def values(self) -> dict[str, str | int]:

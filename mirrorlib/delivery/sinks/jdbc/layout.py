@@ -50,8 +50,9 @@ class TableLayout:
     make: bool  # there is no such table yet
     add: tuple[DatabaseColumn, ...]  # columns that it lacks
     widen: tuple[DatabaseColumn, ...]  # columns that need a wider type
-    # Columns that come again after the source had dropped them.
-    clear: tuple[DatabaseColumn, ...] = ()
+    clear: tuple[
+        DatabaseColumn, ...
+    ] = ()  # columns that come again after the source had dropped them
     # A row that is new to the source must be new to the table: no window comes twice.
     strict: bool = False
     # And a row that is gone at the source was in the table: it began with a snapshot.
@@ -199,7 +200,6 @@ def _check_nested(shape: TableLayout, old: Record, table: str) -> None:
 
 
 def _check_owner(held: Held, stream: Stream) -> None:
-    """See that the table is this stream's."""
     record, where = held.record, held.place.sql
     if held.columns is None:
         return
@@ -226,7 +226,6 @@ def _check_owner(held: Held, stream: Stream) -> None:
 
 
 def _check_follows(held: Held, delivery: Delivery) -> None:
-    """See that the table holds what the changes follow on."""
     stream, plan, record = delivery.stream, delivery.plan, held.record
     if record is None:
         if held.number or delivery.continues:

@@ -287,7 +287,6 @@ class PostgresSession:
 
 
 def _refused(name: str) -> str | None:
-    """Say why PostgreSQL cannot have a name."""
     if not name or "\0" in name:
         return "PostgreSQL takes no empty name, and none with a character NUL"
     if len(name.encode(errors="replace")) > _LONGEST_NAME:

@@ -177,7 +177,6 @@ def _check_keys(session: Session, shape: TableLayout, keys: Mapping[str, str], t
 
 
 def _grow(session: Session, shape: TableLayout) -> None:
-    """Make the table, or what it lacks."""
     place = shape.place.sql
     if shape.make:
         types = {name: session.types.of(kind) for name, kind in shape.kinds.items()}

@@ -244,7 +244,6 @@ def _values(line: bytes, readers: Sequence[Callable[[str], object]]) -> list[obj
 
 
 def _reader(kind: str) -> Callable[[str], object]:
-    """Say how a value of a kind is read."""
     if kind == "boolean":
         return lambda part: int(part == "true")
     if kind in {"smallint", "int", "bigint"}:
@@ -270,7 +269,6 @@ def _converted(name: str, narrow: str, wide: str) -> str:
 
 
 def _broken(exc: sqlite3.IntegrityError, table: str, keys: Sequence[str]) -> SchemaError:
-    """Tell which constraint is broken: the primary key that we have made, or one of somebody else's."""
     name = getattr(exc, "sqlite_errorname", "")
     if name == "SQLITE_CONSTRAINT_PRIMARYKEY":
         return database.duplicate_key(table, keys)

@@ -238,7 +238,6 @@ class Transactions:
 
 
 def _largest_column(value: bytes | None) -> str | None:
-    """Name the column that makes most of a message."""
     message = json.loads(value or b"{}")
     row = message.get("after") or message.get("before") or {}
     sizes = {name: len(json.dumps(cell)) for name, cell in row.items()}

@@ -42,7 +42,6 @@ class KnownKeys:
     """The keys that readers of one table may hold, for one window."""
 
     def __init__(self, zone: Store, place: FileSequence, keys: Sequence[str], batch: Batch) -> None:
-        """Take the table's folder and its key columns, and the window that is under way."""
         self._zone = zone
         self._place = place
         self._folder = f"{place.folder}/_mirrorlib/export/keys"
@@ -160,7 +159,6 @@ class KnownKeys:
         return f"{self._folder}/{number:020d}{window}.parquet"
 
     def _marks(self, path: str) -> dict[bytes, bytes]:
-        """Read what a note says of itself."""
         data = self._zone.read(path)
         return {} if data is None else open_parquet(io.BytesIO(data)).schema_arrow.metadata or {}
 
@@ -172,5 +170,4 @@ class KnownKeys:
 
 
 def _with(keys: pa.Table, name: str, value: pa.Scalar) -> pa.Table:
-    """Add a column of one value."""
     return keys.append_column(name, pa.repeat(value, keys.num_rows))
