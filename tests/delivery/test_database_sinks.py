@@ -491,12 +491,12 @@ def test_stopped_at_any_statement_all_or_nothing_is_there(
     points = 0
     for delivery, after in small_windows(feed):
         plan = delivery.plan
-        held, shape = sink._settle(delivery)
+        shape = sink._settle(delivery)
         staged = stage(sink, delivery, shape)
         for at in range(99):
             stops.before(at)
             with pytest.raises(StoppedError):
-                sink._apply(delivery, held, shape, staged)
+                sink._apply(delivery, shape, staged)
             stops.never()
             points += 1
             committed = sink.position(delivery.stream) == plan.number
@@ -506,7 +506,7 @@ def test_stopped_at_any_statement_all_or_nothing_is_there(
             if committed:
                 break
         with pytest.raises(TableBusyError, match="while its window was under way"):
-            sink._apply(delivery, held, shape, staged)  # whoever comes second
+            sink._apply(delivery, shape, staged)  # whoever comes second
         before = after
     assert points > 40
 
@@ -528,8 +528,8 @@ def test_a_server_that_ends_the_connection_is_told_and_nothing_is_half_there(
     sink, cluster = receiver.sink, receiver.cluster
     assert cluster is not None
     sink.deliver(delivery)
-    held, shape = sink._settle(following)
-    args = (following, held, shape, stage(sink, following, shape))
+    shape = sink._settle(following)
+    args = (following, shape, stage(sink, following, shape))
     ended: list[int] = []
 
     def end() -> None:
@@ -614,8 +614,8 @@ def test_a_killed_process_leaves_all_or_nothing(
     """SIGKILL with the rows in the database, before the commit, and right after it."""
     (delivery, before), (following, after), *_ = small_windows(feed)
     receiver.sink.deliver(delivery)
-    held, shape = receiver.sink._settle(following)
-    args = (following, held, shape, stage(receiver.sink, following, shape))
+    shape = receiver.sink._settle(following)
+    args = (following, shape, stage(receiver.sink, following, shape))
     bare = Delivery(
         spark=None, stream=following.stream, plan=following.plan, frame=None, scratch=None, folder=""  # type: ignore[arg-type]  # all that is applied was staged
     )  # fmt: skip
@@ -1304,14 +1304,14 @@ def test_one_runner_at_a_time(
     """Whoever comes second waits, and finds the window delivered; several tables go on side by side."""
     sink, other = receiver.sink, receiver.sink
     delivery = feed.next("id int", [(1, "insert")], snapshot=True)
-    held, shape = sink._settle(delivery)
+    shape = sink._settle(delivery)
     staged = stage(sink, delivery, shape)
     commit, second = receiver.session.commit, ThreadPoolExecutor(1)
 
     def wait(session: Any) -> None:
         with monkeypatch.context() as within:
             within.setattr(receiver.session, "commit", commit)
-            late.append(second.submit(other._apply, delivery, held, shape, staged))
+            late.append(second.submit(other._apply, delivery, shape, staged))
             with contextlib.suppress(TimeoutError):
                 late[0].result(
                     timeout=0.3
@@ -1322,7 +1322,7 @@ def test_one_runner_at_a_time(
     late: list[Any] = []
     with monkeypatch.context() as within:
         within.setattr(receiver.session, "commit", wait)
-        sink._apply(delivery, held, shape, staged)
+        sink._apply(delivery, shape, staged)
     with pytest.raises(TableBusyError, match="while its window was under way"):
         late[0].result()
     second.shutdown()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from mirrorlib.delivery.sink import Delivery, comes_after
-from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, DatabaseTable, Held, Record, Session
+from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record, Session
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import (
@@ -45,9 +45,8 @@ class DatabaseColumn:
 class TableLayout:
     """What a window finds and makes."""
 
-    place: DatabaseTable
+    held: Held
     columns: tuple[DatabaseColumn, ...]  # its columns that the source has, in the source's order
-    make: bool  # there is no such table yet
     add: tuple[DatabaseColumn, ...]  # columns that it lacks
     widen: tuple[DatabaseColumn, ...]  # columns that need a wider type
     clear: tuple[
@@ -142,9 +141,8 @@ def _fitted(
         fitted.append(found)
     stream, plan = delivery.stream, delivery.plan
     return TableLayout(
-        place=held.place,
+        held=held,
         columns=tuple(fitted),
-        make=held.columns is None,
         add=tuple(add),
         widen=tuple(widen),
         record=Record(

@@ -72,13 +72,13 @@ class DatabaseSink:
             TableNameError: the database cannot have a name.
 
         """
-        held, shape = self._settle(delivery)
+        shape = self._settle(delivery)
         frame, table = delivery.frame, delivery.stream.table
         if shape.after is not None:
             frame = frame.where(f"{VERSION} > {shape.after}")
         staged = stage_lines(delivery, frame, shape)
         try:
-            self._apply(delivery, held, shape, staged)
+            self._apply(delivery, shape, staged)
         except database.UnfitError as exc:
             msg = "the database cannot hold a value of the column"
             step = "It takes no text with a character NUL, and no years before 1 or after 9999: correct the rows."
@@ -86,7 +86,7 @@ class DatabaseSink:
             raise SchemaError(msg, table=table, column=name, found=said, next_step=step) from exc
         return staged.rows
 
-    def _settle(self, delivery: Delivery) -> tuple[database.Held, TableLayout]:
+    def _settle(self, delivery: Delivery) -> TableLayout:
         stream, plan = delivery.stream, delivery.plan
         columns = read_columns(delivery)
         with self._database.session(stream.table, plan.keys) as session:
@@ -95,21 +95,19 @@ class DatabaseSink:
             held = database.read_held(session, place, stream)
             if held.number >= plan.number:
                 raise _overtaken(stream)
-            return held, settle(session, held, columns, delivery)
+            return settle(session, held, columns, delivery)
 
-    def _apply(
-        self, delivery: Delivery, held: database.Held, shape: TableLayout, staged: StagedWindow
-    ) -> None:
-        stream, plan = delivery.stream, delivery.plan
+    def _apply(self, delivery: Delivery, shape: TableLayout, staged: StagedWindow) -> None:
+        stream, plan, place = delivery.stream, delivery.plan, shape.held.place
         with self._database.session(stream.table, shape.keys) as session:
-            session.begin(held.place)
-            if database.read_held(session, held.place, stream) != held:
+            session.begin(place)
+            if database.read_held(session, place, stream) != shape.held:
                 raise _overtaken(stream)
             if plan.kind == "snapshot":
                 _replace_rows(session, shape, staged, stream.table)
             else:
                 _change_rows(session, shape, staged, stream.table)
-            database.write_record(session, shape.place, shape.record, plan)
+            database.write_record(session, place, shape.record, plan)
             session.commit()
 
 
@@ -120,15 +118,16 @@ def _overtaken(stream: Stream) -> TableBusyError:
 
 def _replace_rows(session: Session, shape: TableLayout, staged: StagedWindow, table: str) -> None:
     """Let the staged rows take the place of all others. DELETE, as TRUNCATE shows older readers an empty table."""
-    if not shape.make:
-        session.run(f"DELETE FROM {shape.place.sql}")  # noqa: S608  # quoted
+    held = shape.held
+    if held.columns is not None:
+        session.run(f"DELETE FROM {held.place.sql}")  # noqa: S608  # quoted
     _grow(session, shape)
-    staged.check(session.fill(shape.place.sql, shape.kinds, staged), table)
+    staged.check(session.fill(held.place.sql, shape.kinds, staged), table)
 
 
 def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, table: str) -> None:
     """Apply staged changes. The stage's columns are numbered, so that they clash with nothing."""
-    place, staged_names = shape.place.sql, [f"c{n}" for n in range(len(shape.columns))]
+    place, staged_names = shape.held.place, [f"c{n}" for n in range(len(shape.columns))]
     kinds = {**MARKS, **dict(zip(staged_names, shape.kinds.values(), strict=True))}
     types = {name: session.types.of(kind) for name, kind in kinds.items()}
     session.run(create(f"TEMPORARY TABLE {STAGE}", types, ends=session.stage_ends))
@@ -139,20 +138,20 @@ def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, tab
         keys = {c.name: f"c{n}" for n, c in enumerate(shape.columns) if c.key}
         _check_keys(session, shape, keys, table)
         away = f"SELECT {', '.join(keys.values())} FROM {STAGE} WHERE op < 0"  # noqa: S608  # numbered
-        session.run(f"DELETE FROM {place} WHERE ({quoted(keys)}) IN ({away})")  # noqa: S608  # quoted
+        session.run(f"DELETE FROM {place.sql} WHERE ({quoted(keys)}) IN ({away})")  # noqa: S608  # quoted
         others = [quote(name) for name in shape.kinds if name not in keys]
         values = ", ".join(f"{name} = excluded.{name}" for name in others)
         what = f"UPDATE SET {values}" if others else "NOTHING"
         on_conflict = f" ON CONFLICT ({quoted(keys)}) DO {what}"
     else:
-        taken = session.take_out(shape.place, list(shape.kinds))
+        taken = session.take_out(place, list(shape.kinds))
         gone = session.run(f"SELECT sum(copies) FROM {STAGE} WHERE op < 0")[0][0] or 0  # noqa: S608  # constants
         if shape.exact and taken != gone:
             msg = "the table in the database does not hold all rows that the source has deleted"
             step = f"See who else writes to it; then let the consumer {database.BEGIN_ANEW}"
             raise JournalError(msg, table=table, found=f"{taken} of {gone}", next_step=step)
     session.run(
-        f"INSERT INTO {place} ({quoted(shape.kinds)})"  # noqa: S608  # quoted
+        f"INSERT INTO {place.sql} ({quoted(shape.kinds)})"  # noqa: S608  # quoted
         f" SELECT {', '.join(staged_names)} FROM {STAGE} WHERE op > 0{on_conflict}"
     )
 
@@ -168,7 +167,7 @@ def _check_keys(session: Session, shape: TableLayout, keys: Mapping[str, str], t
     if shape.strict and not twice:  # then no row may be there already that the window has brought
         same = " AND ".join(f"held.{quote(name)} = stage.{column}" for name, column in keys.items())
         there = session.run(
-            f"SELECT 1 FROM {STAGE} AS stage JOIN {shape.place.sql} AS held ON {same}"  # noqa: S608  # quoted
+            f"SELECT 1 FROM {STAGE} AS stage JOIN {shape.held.place.sql} AS held ON {same}"  # noqa: S608  # quoted
             f" WHERE stage.op IN ({NEW}, {PASSED}) LIMIT 1"
         )
         twice = bool(there)
@@ -177,15 +176,15 @@ def _check_keys(session: Session, shape: TableLayout, keys: Mapping[str, str], t
 
 
 def _grow(session: Session, shape: TableLayout) -> None:
-    place = shape.place.sql
-    if shape.make:
+    place = shape.held.place
+    if shape.held.columns is None:
         types = {name: session.types.of(kind) for name, kind in shape.kinds.items()}
-        session.run(create(f"TABLE {place}", types, shape.keys))
+        session.run(create(f"TABLE {place.sql}", types, shape.keys))
         return
     for column in shape.add:
         definition = f"{quote(column.name)} {session.types.of(column.kind)}"
-        session.run(f"ALTER TABLE {place} ADD COLUMN {definition}")
+        session.run(f"ALTER TABLE {place.sql} ADD COLUMN {definition}")
     if shape.widen:
-        session.widen(shape.place, {column.name: column.kind for column in shape.widen})
+        session.widen(place, {column.name: column.kind for column in shape.widen})
     for column in shape.clear:
-        session.run(f"UPDATE {place} SET {quote(column.name)} = NULL")  # noqa: S608  # quoted
+        session.run(f"UPDATE {place.sql} SET {quote(column.name)} = NULL")  # noqa: S608  # quoted
