@@ -14,9 +14,7 @@ from mirrorlib.commit.last_commit import prove_window, read_last_commit
 from mirrorlib.commit.pause import resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delivery.sink import Delivery, comes_after
-from mirrorlib.delivery.sinks.delta.changes import append_window, log_columns
-from mirrorlib.delivery.sinks.delta.current import copy_columns, keep_copy
-from mirrorlib.delivery.sinks.delta.scd2 import history_columns, keep_history
+from mirrorlib.delivery.sinks.delta import modes
 from mirrorlib.delivery.sinks.delta.work import WindowWork, open_place
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keep_keys, keys_property
@@ -47,9 +45,9 @@ CONSUMER, SOURCE, MODE = "mirrorlib.consumer", "mirrorlib.source", "mirrorlib.mo
 # What refuses a window that no target can take, and gives the target's columns; and what writes one by one commit, and
 # gives how many rows that took, None where the commit tells.
 _MODES = {
-    "changes": (log_columns, append_window),
-    "current": (copy_columns, keep_copy),
-    "scd2": (history_columns, keep_history),
+    "changes": (modes.log_columns, modes.append_window),
+    "current": (modes.copy_columns, modes.keep_copy),
+    "scd2": (modes.history_columns, modes.keep_history),
 }
 
 
@@ -114,6 +112,7 @@ class _WindowCommitter(Committer[WindowWork, int]):
         found, schema = target
         _check_owner(found, stream, self._mode)
         resume_feed(spark, ref, found)
+        log = open_log(spark, ref, found.location)
         work = WindowWork(
             **vars(delivery),
             mode=self._mode,
@@ -121,7 +120,8 @@ class _WindowCommitter(Committer[WindowWork, int]):
             ref=ref,
             found=found,
             schema=schema,
-            last=read_last_commit(open_log(spark, ref, found.location)),
+            log=log,
+            last=read_last_commit(log),
         )
         if _is_there(work):
             return work, 0

@@ -16,7 +16,7 @@ from mirrorlib.commit.mark import Mark
 from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
 from mirrorlib.delta.address import split_dotted
 from mirrorlib.delta.log import TableLog
-from mirrorlib.delta.table import Found, TableRef, open_log
+from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import LandingZoneError, SchemaError
 from mirrorlib.events import pick
 from mirrorlib.feed.net import VERSION
@@ -41,13 +41,9 @@ class WindowWork(Delivery):
     ref: TableRef  # the target
     found: Found
     schema: StructType
-    last: LastCommit  # what its log tells
+    log: TableLog
+    last: LastCommit  # what that tells
     dropped: tuple[str, ...] = ()  # the target's columns that the source has no longer
-
-    @property
-    def log(self) -> TableLog:
-        """Return the target's log."""
-        return open_log(self.spark, self.ref, self.found.location)
 
     @property
     def fresh(self) -> bool:

@@ -1,8 +1,14 @@
-"""Keep the history of a table: every state of every row, and when it was one.
+"""What becomes of a window in each mode: it is appended to a log, or brings a copy or a history to its end.
 
-In: a window. Out: one commit. Rows are a multiset: one that comes opens a state, one that goes closes
-the oldest open state of an equal row. That is right for updates, for a key that is deleted and inserted
-again, for several changes in a window, for keys that occur several times, and without any.
+In: a window. Out: one commit.
+
+A log holds windows as they are. A snapshot that takes the place of what it has is told by a row before it:
+`_change_type` is "reset", all else is NULL but the snapshot's version and time.
+Of a copy by key, the last state that a window tells of each key counts, so windows that come again after a rewind
+end in the same copy. Without keys, equal rows are counted, and versions that the copy has are left out.
+The rows of a history are a multiset: one that comes opens a state, one that goes closes the oldest open state of an
+equal row. That is right for updates, for a key that is deleted and inserted again, for several changes in a window,
+for keys that occur several times, and without any.
 """
 
 from __future__ import annotations
@@ -13,16 +19,19 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from mirrorlib.commit.difference import NET
+from mirrorlib.commit.difference import NET, NEW, ops_of_counts
 from mirrorlib.commit.mark import append_rows
-from mirrorlib.commit.staged import ADD, DROP, OP, WRONG
+from mirrorlib.commit.pause import overwrite_columns
+from mirrorlib.commit.stage import staged_table
+from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG, count_doubles
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.delta.changes import snapshot_time
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
-from mirrorlib.delivery.sinks.delta.merge import merge_counts, rows_like
+from mirrorlib.delivery.sinks.delta.merge import merge_counts, merge_rows, rows_like, stage_rows
+from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.table import read_table
-from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION
+from mirrorlib.feed.files.direct import to_frame
+from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION, last_states
 from mirrorlib.identifiers import quote
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
@@ -30,6 +39,96 @@ _FROM, _TO, _WAS, _AT = "_mirror_from", "_mirror_to", "_mirror_was", "_mirror_at
 _COMES, _PLACE = "_mirror_comes", "_mirror_place"
 _ENDS, _CHANGED = "_mirror_ends", "_mirror_changed"
 _BEFORE = -1  # what was open before a window stands before all that it opens
+
+
+def log_columns(delivery: Delivery) -> t.StructType:
+    """Return the columns of a log: the source's, and those that tell the change; it has those of any feed."""
+    return delivery.frame.schema
+
+
+def append_window(work: WindowWork) -> int | None:
+    """Append a window; new columns come with it, and the commit tells how many rows it took."""
+    work = fit_columns(work)
+    plan, rows = work.plan, work.frame
+    if plan.reset or (plan.kind == "snapshot" and not work.fresh):
+        version = f.lit(plan.until).cast("long").alias(VERSION)
+        reset = _snapshot_time(work).select(f.lit("reset").alias(KIND), version, TIME)
+        rows = reset.unionByName(rows, allowMissingColumns=True)
+    append_rows(work.ref, rows, work.mark(), grows=True)
+    return None
+
+
+def _snapshot_time(work: WindowWork) -> DataFrame:
+    """Give one row: when a snapshot's version was committed, as its rows have it, or its log where there are none."""
+    written = f.lit(work.plan.until_at).cast("timestamp")
+    return work.frame.select(TIME).limit(1).agg(f.coalesce(f.max(TIME), written).alias(TIME))
+
+
+def copy_columns(delivery: Delivery) -> t.StructType:
+    """Return the columns of a copy: the source's; without keys refuse what cannot be compared."""
+    check_columns(delivery, comparable=not delivery.keys)
+    return delivery.frame.select(*map(quote, delivery.columns)).schema
+
+
+def keep_copy(work: WindowWork) -> int | None:
+    """Bring a copy to the end of a window; return how many rows that took, None where the commit tells."""
+    if work.plan.kind == "snapshot":
+        _replace(work)
+        return None
+    work = fit_columns(work)
+    return _merge_keys(work) if work.keys else _merge_counts(work)
+
+
+def _replace(work: WindowWork) -> None:
+    if work.keys:
+        _check_unique(work, work.frame)
+    work = fit_columns(work)
+    rows = work.frame.select(
+        *[f.col(quote(name)).alias(name, metadata={}) for name in work.columns],
+        *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
+    )
+    overwrite_columns(work.spark, work.ref, rows, work.mark())
+
+
+def _check_unique(work: WindowWork, rows: DataFrame) -> None:
+    if count_doubles(rows, work.keys):
+        raise work.twice()
+
+
+def _merge_keys(work: WindowWork) -> int:
+    keys = work.keys
+    if (work.last.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
+        _check_unique(work, read_table(work.spark, work.ref))
+    few = fold_few(work)
+    if few is not None:
+        schema = t.StructType(list(work.wanted)).add(OP, "byte").add(FRESH, "boolean")
+        staged = staged_table(to_frame(work.spark, few, schema), few, keys)
+    else:
+        folded = last_states(work.frame, keys, work.upto if work.overlaps else -1)
+        staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
+    if WRONG in staged.ops:
+        raise work.twice()
+    if not staged.ops or few is None or not rewrite_copy(work, few):
+        merge_rows(work, staged, keys, check=work.known)
+    return staged.rows
+
+
+def _merge_counts(work: WindowWork) -> int:
+    """Let every row occur as often as before, and as often more or less as a window tells.
+
+    Equal rows go together, and those that stay come again.
+    """
+    columns = work.columns
+    names = [quote(name) for name in columns]
+
+    def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
+        rows = counted.select(*names, NET, f.col(NET).alias(NEW))
+        if gone is not None:
+            held = rows_like(read_table(work.spark, work.ref), gone, columns)
+            rows = rows.unionByName(held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(NEW)))
+        return ops_of_counts(rows, columns, exact=work.exact)
+
+    return merge_counts(work, work.new_rows(), columns, columns, columns, tell)
 
 
 def history_columns(delivery: Delivery) -> t.StructType:
@@ -76,7 +175,7 @@ def _difference(work: WindowWork) -> DataFrame:
         f.lit(DELETE).alias(KIND),
         f.lit(work.plan.until).cast("long").alias(VERSION),
     )
-    return work.frame.unionByName(goes.crossJoin(f.broadcast(snapshot_time(work))))
+    return work.frame.unionByName(goes.crossJoin(f.broadcast(_snapshot_time(work))))
 
 
 def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
