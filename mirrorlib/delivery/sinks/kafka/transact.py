@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import time
+from collections import deque
 from collections.abc import Iterable
 from typing import NoReturn, TypeAlias
 
@@ -57,14 +58,10 @@ class _Heard:
     """What comes back of brokers and messages; knows no producer, so that one that is let go of ends at once."""
 
     def __init__(self) -> None:
-        self.trouble: KafkaError | None = None  # of brokers, the latest
+        self.trouble: deque[KafkaError] = deque(maxlen=1)  # of brokers that cannot be talked to
         self.refused: KafkaError | None = None  # of a message, the first
         # Bytes and column of one that was too large.
         self.large: tuple[int, str | None] | None = None
-
-    def trouble_of(self, error: KafkaError) -> None:
-        """Hear of brokers that cannot be talked to."""
-        self.trouble = error
 
     def refusal_of(self, error: KafkaError | None, message: Sent) -> None:
         """Hear why a message was not taken."""
@@ -94,7 +91,7 @@ class Transactions:
         with translated(scene, "connect"):
             self._producer = Producer(
                 {
-                    **client_conf(scene.address, self._heard.trouble_of),
+                    **client_conf(scene.address, self._heard.trouble.append),
                     **scene.address.producer,
                     "transactional.id": name,
                     "partitioner": "murmur2_random",  # where Java's producers put the same key
@@ -233,8 +230,8 @@ class Transactions:
         try:
             self._producer.poll(0)
         except KafkaException as exc:
-            self._heard.trouble = error_of(exc)
-        return self._heard.trouble
+            self._heard.trouble.append(error_of(exc))
+        return self._heard.trouble[-1] if self._heard.trouble else None
 
 
 def _largest_column(value: bytes | None) -> str | None:
