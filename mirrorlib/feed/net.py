@@ -97,9 +97,7 @@ def _fold_keys(
 
     sign, others = f.col(helpers.sign), [name for name in columns if name not in keys]
     # Those that go come first.
-    alike = Window.partitionBy(*map(quote, keys), helpers.bits, *map(quote, others)).orderBy(
-        helpers.sign
-    )
+    alike = Window.partitionBy(*map(quote, [*keys, helpers.bits, *others])).orderBy(helpers.sign)
     rows = rows.withColumn(helpers.bits, f.xxhash64(*map(quote, columns))).withColumns(
         {
             helpers.place: f.row_number().over(alike),

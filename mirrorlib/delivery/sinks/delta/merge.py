@@ -29,13 +29,11 @@ from mirrorlib.journal.entries import new_attempt
 _TWICE = "MIRRORLIB_KEY_TWICE"
 
 
-def merge_rows(
-    work: WindowWork, staged: Staged, keys: Sequence[str], *, check: bool = False
-) -> None:
-    """Carry out staged rows in one commit; `ADD` rows match nothing. With *check*, `FRESH` rows fail it by a match."""
+def merge_rows(work: WindowWork, staged: Staged, keys: Sequence[str]) -> None:
+    """Carry out staged rows in one commit; `ADD` rows match nothing. Where `known`, a match of a `FRESH` row fails it."""
     fields = [one for one in staged.frame.schema.fields if one.name not in {OP, FRESH}]
     first, refused = f"t.{quote(keys[0])}", ""
-    if check:
+    if work.known and FRESH in staged.frame.columns:
         # It asks for the target's row, else Spark would look at the source's alone.
         there = f"{first} <=> s.{quote(keys[0])}" if staged.null_keys else f"{first} IS NOT NULL"
         raising = f"raise_error('{_TWICE}')"

@@ -109,7 +109,7 @@ def _merge_keys(work: WindowWork) -> int:
     if WRONG in staged.ops:
         raise work.twice()
     if not staged.ops or few is None or not rewrite_copy(work, few):
-        merge_rows(work, staged, keys, check=work.known)
+        merge_rows(work, staged, keys)
     return staged.rows
 
 

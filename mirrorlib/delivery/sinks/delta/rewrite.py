@@ -114,10 +114,8 @@ def _fold(rows: pa.Table, keys: Sequence[str], upto: int) -> pa.Table:
 def _key_values(rows: pa.Table, keys: Sequence[str]) -> list[tuple[object, ...]]:
     """Give each row's key; text as bytes, as Spark's need not be UTF-8."""
     columns = [rows.column(key) for key in keys]
-    columns_as_bytes = (
-        one.cast(pa.binary()) if pa.types.is_string(one.type) else one for one in columns
-    )
-    return list(zip(*(one.to_pylist() for one in columns_as_bytes), strict=True))
+    told = (one.cast(pa.binary()) if pa.types.is_string(one.type) else one for one in columns)
+    return list(zip(*(one.to_pylist() for one in told), strict=True))
 
 
 def _read_copy(work: WindowWork, columns: Columns) -> pa.Table | None:

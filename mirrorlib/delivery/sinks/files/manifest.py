@@ -160,10 +160,8 @@ class Receiver:
         if value is None:
             return None
         try:
-            files = tuple(File(**file) for file in value["files"])
-            return ManifestEntry(
-                **{name: value[name] for name in ManifestEntry.__slots__} | {"files": files}
-            )
+            known = {name: value[name] for name in ManifestEntry.__slots__}
+            return ManifestEntry(**known | {"files": tuple(File(**one) for one in known["files"])})
         except (KeyError, TypeError) as exc:
             raise self._unreadable(path) from exc
 

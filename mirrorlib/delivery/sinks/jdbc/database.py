@@ -82,9 +82,8 @@ class Record:
     delta_version: int = 0  # the newest Delta version whose changes it has
     columns: Sequence[str] = ()  # those that the source had then, as the database spells them
     nested: Mapping[str, str] = field(default_factory=dict)  # what those look like that are nested
-    physical: Mapping[str, str] = field(
-        default_factory=dict
-    )  # what column the source's names stand for
+    # Which physical column each of the source's names stands for.
+    physical: Mapping[str, str] = field(default_factory=dict)
     keys: Sequence[str] = ()  # its key columns, as the database spells them
 
     def values(self) -> dict[str, str | int]:

@@ -49,9 +49,8 @@ class TableLayout:
     columns: tuple[DatabaseColumn, ...]  # its columns that the source has, in the source's order
     add: tuple[DatabaseColumn, ...]  # columns that it lacks
     widen: tuple[DatabaseColumn, ...]  # columns that need a wider type
-    clear: tuple[
-        DatabaseColumn, ...
-    ] = ()  # columns that come again after the source had dropped them
+    # Columns that come again after the source had dropped them.
+    clear: tuple[DatabaseColumn, ...] = ()
     # A row that is new to the source must be new to the table: no window comes twice.
     strict: bool = False
     # And a row that is gone at the source was in the table: it began with a snapshot.

@@ -143,7 +143,7 @@ def _read_on(
             with translated(scene, verb, lambda: heard[-1] if heard else None):
                 messages = consumer.consume(_AT_ONCE, _POLL)
                 for message in messages:
-                    records += _take(message, reached, topic, scene)
+                    records += _take(message, reached, scene)
             if messages:
                 deadline = time.monotonic() + scene.address.timeout
             elif time.monotonic() > deadline and heard:
@@ -156,9 +156,7 @@ def _read_on(
     return reached, records
 
 
-def _take(
-    message: Message, reached: dict[int, int], topic: str, scene: Scene
-) -> list[tuple[str, _Record]]:
+def _take(message: Message, reached: dict[int, int], scene: Scene) -> list[tuple[str, _Record]]:
     """Take a record, or learn how far there is nothing: marks of transactions take places too."""
     error, partition, offset = message.error(), message.partition(), message.offset()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
@@ -172,7 +170,7 @@ def _take(
     key, value = message.key(), message.value()
     if key is None or value is None:
         return []
-    told = read_object(value)
+    told, topic = read_object(value), scene.address.positions
     if not isinstance(told.get("window"), int):
         msg = f"the topic {topic} has a record that is no position"
         step = f"Give mirrorlib a topic of its own: ?positions=…, not {topic}."

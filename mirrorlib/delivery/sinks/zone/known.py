@@ -132,9 +132,8 @@ class KnownKeys:
         for number, noted in self._notes(published):
             keys, facts = noted, noted.schema.metadata or {}
             if wanted is not None:  # the column may have been widened since
-                keys = keys.filter(
-                    pc.is_in(keys[self._keys[0]].cast(wanted.type), value_set=wanted)
-                )
+                first = keys[self._keys[0]].cast(wanted.type)
+                keys = keys.filter(pc.is_in(first, value_set=wanted))
             if number > published:
                 if facts.get(_BATCH) == self._batch:
                     continue
