@@ -30,7 +30,7 @@ _TWICE = "MIRRORLIB_KEY_TWICE"
 
 
 def merge_rows(work: WindowWork, staged: Staged, keys: Sequence[str]) -> None:
-    """Carry out staged rows in one commit; `ADD` rows match nothing. Where `known`, a match of a `FRESH` row fails it."""
+    """Commit staged rows. `ADD` rows match nothing; where the target is `known`, a match of a `FRESH` row fails it."""
     fields = [one for one in staged.frame.schema.fields if one.name not in {OP, FRESH}]
     first, refused = f"t.{quote(keys[0])}", ""
     if work.known and FRESH in staged.frame.columns:

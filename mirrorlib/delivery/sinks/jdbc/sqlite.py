@@ -164,7 +164,14 @@ class SqliteSession:
 
     def widen(self, place: DatabaseTable, wider: Mapping[str, str]) -> None:
         """Make the table anew, as SQLite changes no types; its indexes and triggers too."""
-        self._check_plain(place)
+        odd = self.run(
+            "SELECT name FROM pragma_table_xinfo(?) WHERE hidden > 0 OR dflt_value IS NOT NULL",
+            place.table,
+        )
+        if odd:  # ours have nothing but names and types
+            msg = "somebody has added a column that would be lost: types widen, for which SQLite makes the table anew"
+            step = f"It has a default or is computed: drop it, or {database.BEGIN_ANEW}"
+            raise SchemaError(msg, table=place.table, column=odd[0][0], next_step=step)
         types = dict(self.columns(place) or ())
         values = {name: quote(name) for name in types}
         for name, kind in wider.items():
@@ -186,17 +193,6 @@ class SqliteSession:
         self.run(f"ALTER TABLE {new} RENAME TO {place.sql}")
         for (statement,) in made:
             self.run(statement)
-
-    def _check_plain(self, place: DatabaseTable) -> None:
-        """See that a table's columns have nothing but names and types, as ours."""
-        found = self.run(
-            "SELECT name FROM pragma_table_xinfo(?) WHERE hidden > 0 OR dflt_value IS NOT NULL",
-            place.table,
-        )
-        if found:
-            msg = "somebody has added a column that would be lost: types widen, for which SQLite makes the table anew"
-            step = f"It has a default or is computed: drop it, or {database.BEGIN_ANEW}"
-            raise SchemaError(msg, table=place.table, column=found[0][0], next_step=step)
 
     def texts(
         self, place: DatabaseTable, columns: Sequence[str]
