@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mirrorlib.feed.window import Window
 
 _LOG = logging.getLogger(__name__)
-Fact = tuple[str | None, int, int]
+Fact = tuple[str | None, int, datetime]
 _MANY = 10_000  # files; what is known of them travels in the plan
 WINDOW_ROWS = 2_000  # rows that travel inside the plan: a file costs 40 ms more
 WINDOW_BYTES = 4 << 20  # bytes of them
@@ -50,12 +50,10 @@ _PLAIN_READER_FEATURES = frozenset({
     "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
     "vacuumProtocolCheck",
 })  # fmt: skip
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _OURS = "_mirror_"
 _FILE, _COMMIT_FILE = "_mirror_file", "_mirror_commit_file"
 _COMMIT_KIND, _COMMIT_TIME = "_mirror_kind", "_mirror_time"
-_FACTS = f"{_COMMIT_KIND} string, {VERSION} long, {_COMMIT_TIME} long"
+_FACTS = f"{_COMMIT_KIND} string, {VERSION} long, {_COMMIT_TIME} timestamp_ltz"
 _LOST = (
     "A file of the change feed is not what the table's log says of it. Read again; or by the table's name in a "
     "catalog, which leaves it to Delta."
@@ -116,8 +114,7 @@ def read_directly(
     columns = [f.col(quote(name)) for name in schema.names]
     # Of each file: of what kind its rows are, unless they say it themselves; which commit wrote it; when.
     times = table.commits.fed_at(window.after + 1, window.until)
-    moments = {version: (at - _EPOCH) // _MICROSECOND for version, at in times.items()}
-    facts = [(None if one.images else INSERT, one.version, moments[one.version]) for one in files]
+    facts = [(None if one.images else INSERT, one.version, times[one.version]) for one in files]
     if len(set(facts)) == 1:
         commit_kind, version, at = (f.lit(value) for value in facts[0])
     else:
@@ -133,7 +130,7 @@ def read_directly(
         *columns,
         f.coalesce(commit_kind.cast("string"), KIND).alias(KIND),
         version.cast("long").alias(VERSION),
-        f.timestamp_micros(at).alias(TIME),
+        at.alias(TIME),
     )
 
 
