@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from mirrorlib.delivery.sinks.delta.work import open_place
+from mirrorlib.delivery.sinks.open import open_place
 from mirrorlib.delta.address import EVENTS, LEDGER
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.lock import lock_table

@@ -21,7 +21,7 @@ from computes import said_by
 from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
-from mirrorlib.delivery.sinks.delta import merge, rewrite, sink
+from mirrorlib.delivery.sinks.delta import rewrite, sink, work
 from mirrorlib.delivery.sinks.delta.sink import open_sink
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.errors import LandingZoneError, TableBusyError
@@ -669,7 +669,7 @@ def test_a_window_that_meets_another_commit_is_staged_again(
     copy = Receiver(source, mode, keys=())
     copy.take()
     source.run("DELETE FROM {t} WHERE v = 2").run("INSERT INTO {t} VALUES (3)")
-    real, met = merge.commit_staged, []
+    real, met = work.commit_staged, []
 
     def commit(*given: Any, **named: Any) -> None:
         if not met:
@@ -679,7 +679,7 @@ def test_a_window_that_meets_another_commit_is_staged_again(
             raise RuntimeError(msg)
         real(*given, **named)
 
-    monkeypatch.setattr(merge, "commit_staged", commit)
+    monkeypatch.setattr(work, "commit_staged", commit)
     copy.take()
     assert [1] == met
     if mode == "current":

@@ -14,9 +14,11 @@ from importlib import import_module
 from typing import NoReturn
 
 from mirrorlib.delivery.sink import Sink
+from mirrorlib.delta.address import split_dotted
 from mirrorlib.delta.log import LOG
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.store import Store, open_store
+from mirrorlib.store.target import Target
 from mirrorlib.store.volumes import is_volume
 
 _KINDS = {  # what a URL begins with, the module that receives, and its modes: the first is the default
@@ -26,6 +28,8 @@ _KINDS = {  # what a URL begins with, the module that receives, and its modes: t
     "jdbc": ("mirrorlib.delivery.sinks.jdbc.sink", ("current",)),
     "kafka": ("mirrorlib.delivery.sinks.kafka", ("changes",)),
 }
+_PART = r"(?:`(?:[^`]|``)+`|[^.`\s]+)"
+_SCHEMA = re.compile(rf"{_PART}\.{_PART}")
 _SECRET = re.compile(
     r"(//[^/@\s]*:)[^/@]*(?=@)|((?:passw[^=&]*|passphrase|secret|token|sig|pem)=)[^&]*",
     re.IGNORECASE,
@@ -51,6 +55,18 @@ def open_sink(to: str, mode: str | None) -> tuple[Sink, str]:
 def place_of(to: str) -> str:
     """Return the part of a receiver's URL that says where it is."""
     return to.partition(":")[2]
+
+
+def open_place(address: str) -> Target:
+    """Read a Delta receiver's address: a path below which the tables go, or a schema of a catalog."""
+    if "/" in address or "\\" in address:
+        return Target.of(address, catalog=None, state=None)
+    if not _SCHEMA.fullmatch(address):
+        msg = "the Delta receiver's address is neither a path, which has a slash in it, nor catalog.schema"
+        step = "Give delta:/data/copy, delta:./copy, a URL, or delta:catalog.schema."
+        raise LandingZoneError(msg, found=ascii(address)[1:-1][:80], next_step=step)
+    catalog, schema = split_dotted(address)
+    return Target(place=schema, catalog=catalog, state="")
 
 
 def is_same_url(one: str, other: str) -> bool:

@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.last_commit import read_last_commit
-from mirrorlib.delivery.sinks.delta.work import open_place
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delivery.sinks.files.manifest import ManifestEntry, Receiver
+from mirrorlib.delivery.sinks.open import open_place
 from mirrorlib.delivery.sinks.zone.batch import read_batch
 from mirrorlib.delta.columns import to_columns, write_type
 from mirrorlib.delta.log import Commit

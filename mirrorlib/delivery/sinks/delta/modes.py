@@ -26,9 +26,8 @@ from mirrorlib.commit.stage import staged_table
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG, count_doubles
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
-from mirrorlib.delivery.sinks.delta.merge import merge_counts, merge_rows, rows_like, stage_rows
 from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
-from mirrorlib.delivery.sinks.delta.work import WindowWork
+from mirrorlib.delivery.sinks.delta.work import WindowWork, rows_like
 from mirrorlib.delta.table import read_table
 from mirrorlib.feed.files.direct import to_frame
 from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION, last_states
@@ -105,11 +104,11 @@ def _merge_keys(work: WindowWork) -> int:
         staged = staged_table(to_frame(work.spark, few, schema), few, keys)
     else:
         folded = last_states(work.frame, keys, work.upto if work.overlaps else -1)
-        staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
+        staged = work.stage_rows(folded, "folded", keys, (WRONG, DROP, PUT))
     if WRONG in staged.ops:
         raise work.twice()
     if not staged.ops or few is None or not rewrite_copy(work, few):
-        merge_rows(work, staged, keys)
+        work.merge_rows(staged, keys)
     return staged.rows
 
 
@@ -128,7 +127,7 @@ def _merge_counts(work: WindowWork) -> int:
             rows = rows.unionByName(held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(NEW)))
         return ops_of_counts(rows, columns, exact=work.exact)
 
-    return merge_counts(work, work.new_rows(), columns, columns, columns, tell)
+    return work.merge_counts(work.new_rows(), columns, columns, columns, tell)
 
 
 def history_columns(delivery: Delivery) -> t.StructType:
@@ -152,7 +151,7 @@ def keep_history(work: WindowWork) -> int | None:
             states = states.unionByName(_held(rows_like(_open_rows(work), gone, by), work))
         return _ops_of_states(states, work, by)
 
-    return merge_counts(work, events, [*work.columns, VERSION, TIME], by, [*by, IS_CURRENT], tell)
+    return work.merge_counts(events, [*work.columns, VERSION, TIME], by, [*by, IS_CURRENT], tell)
 
 
 def _opened(frame: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -15,7 +15,8 @@ from mirrorlib.commit.pause import resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.delta import modes
-from mirrorlib.delivery.sinks.delta.work import WindowWork, open_place
+from mirrorlib.delivery.sinks.delta.work import WindowWork
+from mirrorlib.delivery.sinks.open import open_place
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keep_keys, keys_property
 from mirrorlib.delta.lock import lock_table

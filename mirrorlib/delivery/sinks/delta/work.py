@@ -1,35 +1,42 @@
 """One window on its way into one target table: what its writers need to know, and what its commit says.
 
-In: a `Delivery` and what was found at its target. Out: `WindowWork`, frozen.
+In: a `Delivery` and what was found at its target. Out: `WindowWork`, frozen. And its rows, counted and merged as fast
+as the applier does it: tables without keys, and histories, go by how often each comes, or goes when that is negative.
+Rows are equal when all columns of the source are; what comes and goes in one version cancels out, as an update does
+that changes nothing. One clause of the MERGE is of a copy's own: where a row of a key cannot be there and is, the whole
+commit fails, since keys do not tell the source's rows apart.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from mirrorlib.commit.claim import claim_table
+from mirrorlib.commit.difference import NET
 from mirrorlib.commit.last_commit import LastCommit
-from mirrorlib.commit.mark import Mark
+from mirrorlib.commit.mark import Mark, mark_nothing
+from mirrorlib.commit.merge import commit_staged
+from mirrorlib.commit.stage import stage_frame
+from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, WRONG, Staged
 from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
-from mirrorlib.delta.address import split_dotted
+from mirrorlib.delta.columns import sized_column
 from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.table import Found, TableRef
-from mirrorlib.errors import LandingZoneError, SchemaError
+from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.events import pick
-from mirrorlib.feed.net import VERSION
-from mirrorlib.identifiers import find_name
+from mirrorlib.feed.net import VERSION, count_changes
+from mirrorlib.identifiers import find_name, quote
+from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.streams import snapshot_command
-from mirrorlib.store.target import Target
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
-
-_PART = r"(?:`(?:[^`]|``)+`|[^.`\s]+)"
-_SCHEMA = re.compile(rf"{_PART}\.{_PART}")
+_TWICE = "MIRRORLIB_KEY_TWICE"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +44,10 @@ class WindowWork(Delivery):
     """A window and its target."""
 
     mode: str  # what becomes of it
-    wanted: StructType  # the columns that the target has to have for it
+    wanted: t.StructType  # the columns that the target has to have for it
     ref: TableRef  # the target
     found: Found
-    schema: StructType
+    schema: t.StructType
     log: TableLog
     last: LastCommit  # what that tells
     dropped: tuple[str, ...] = ()  # the target's columns that the source has no longer
@@ -129,14 +136,70 @@ class WindowWork(Delivery):
         """Name a column as the target does."""
         return find_name(self.schema.names, name) or name
 
+    def merge_rows(self, staged: Staged, keys: Sequence[str]) -> None:
+        """Commit staged rows. `ADD` rows match nothing; where it is `known`, a match of a `FRESH` row fails all."""
+        fields = [one for one in staged.frame.schema.fields if one.name not in {OP, FRESH}]
+        key, refused = quote(keys[0]), ""
+        if self.known and FRESH in staged.frame.columns:
+            # It asks for the target's row, else Spark would look at the source's alone.
+            there = f"t.{key} <=> s.{key}" if staged.null_keys else f"t.{key} IS NOT NULL"
+            raising = f"raise_error('{_TWICE}')"
+            refused = f"CASE WHEN s.{FRESH} AND {there} THEN {raising} ELSE false END"
+        try:
+            commit_staged(
+                self.spark,
+                self.ref,
+                staged,
+                tuple(sized_column(field.name, field.dataType) for field in fields),
+                keys,
+                self.mark(),
+                table_bytes=self.found.bytes,
+                dropped=self.dropped,
+                refused=refused,
+            )
+        except Exception as exc:
+            if _TWICE in str(exc):
+                raise self.twice() from exc
+            raise
 
-def open_place(address: str) -> Target:
-    """Read an address: a path below which the tables go, or a schema of a catalog."""
-    if "/" in address or "\\" in address:
-        return Target.of(address, catalog=None, state=None)
-    if not _SCHEMA.fullmatch(address):
-        msg = "the Delta receiver's address is neither a path, which has a slash in it, nor catalog.schema"
-        step = "Give delta:/data/copy, delta:./copy, a URL, or delta:catalog.schema."
-        raise LandingZoneError(msg, found=ascii(address)[1:-1][:80], next_step=step)
-    catalog, schema = split_dotted(address)
-    return Target(place=schema, catalog=catalog, state="")
+    def stage_rows(
+        self, frame: DataFrame, name: str, keys: Sequence[str], ops: Iterable[int]
+    ) -> Staged:
+        """Stage a frame with `OP`, one of *ops*, under a name of this delivery's own; *keys* will match its rows."""
+        path = f"{self.folder}/{name}-{new_attempt()}"  # each try has its own
+        return stage_frame(self.spark, self.scratch, path, frame, keys, ops)
+
+    def merge_counts(
+        self,
+        rows: DataFrame,
+        columns: Sequence[str],
+        by: Sequence[str],
+        keys: Sequence[str],
+        tell: Callable[[DataFrame, DataFrame | None], DataFrame],
+    ) -> int:
+        """Count how often each row of a feed comes or goes, equal in *columns*, and merge what *tell* makes of it.
+
+        That is given the rows that do not cancel out, with `NET`, and which of them go, None for none; it gives rows
+        with `OP`. Equal values of *by* lie together, *keys* match the target's rows. Returns how many rows it took.
+        """
+        counts = count_changes(rows.repartition(*map(quote, by)), columns, NET)
+        op = f.when(f.col(NET) > 0, ADD).otherwise(DROP).cast("tinyint")
+        counted = self.stage_rows(counts.withColumn(OP, op), "counted", by, (DROP, ADD))
+        if not counted.ops:
+            mark_nothing(self.spark, self.ref, self.mark())
+            return 0
+        gone = counted.frame.where(f"{OP} = {DROP}") if DROP in counted.ops else None
+        staged = self.stage_rows(tell(counted.frame, gone), "folded", by, (WRONG, DROP, ADD))
+        if WRONG in staged.ops:
+            msg = "the target lacks rows that the source has removed, so it is not what the changes began with"
+            raise ForeignWriteError(msg, table=self.stream.table, next_step=self.set_right)
+        self.merge_rows(staged, keys)
+        return staged.rows
+
+
+def rows_like(rows: DataFrame, wanted: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return those of a table's rows that equal a wanted one in some columns; NULL equals NULL."""
+    held = {f"_mirror_{place}": f.col(quote(column)) for place, column in enumerate(columns)}
+    few = wanted.select(*[column.alias(name) for name, column in held.items()]).distinct()
+    equal = [column.eqNullSafe(f.col(name)) for name, column in held.items()]
+    return rows.join(few, reduce(lambda one, other: one & other, equal), "left_semi")
