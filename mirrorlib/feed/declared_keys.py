@@ -12,13 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.address import (
-    FeedTable,
-    address_of,
-    find_feed_table,
-    quote_dotted,
-    split_dotted,
-)
+from mirrorlib.delta.address import FeedTable, address_of, find_feed_table, split_dotted
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.key_property import VIEW_PROPERTY, missing_columns, spell_keys_as, stored_keys
 from mirrorlib.delta.table import refer
@@ -98,12 +92,12 @@ def key_statements(table: str, keys: Keys) -> tuple[str, ...]:
     """
     if not keys:
         return ()
-    name = quote_dotted(table)
-    statements = []
+    named = split_dotted(table)
+    name, statements = ".".join(map(quote, named)), []
     if keys.primary and keys.unique:
         columns = [quote(column) for column in keys.primary]
         statements += [f"ALTER TABLE {name} ALTER COLUMN {one} SET NOT NULL" for one in columns]
-        constraint = quote(f"{split_dotted(table)[-1]}_key")
+        constraint = quote(f"{named[-1]}_key")
         listed = ", ".join(columns)
         statements.append(f"ALTER TABLE {name} ADD CONSTRAINT {constraint} PRIMARY KEY ({listed})")
     parts = [f"Partition key: {', '.join(keys.partition)}"]

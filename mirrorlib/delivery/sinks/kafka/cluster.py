@@ -22,12 +22,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its types do not say what is public
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-    OffsetSpec,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]  # its types do not say what is public
 
 from mirrorlib.delivery.sinks.kafka.address import Address
 from mirrorlib.delivery.sinks.kafka.trouble import MISSING, UNSEEN, Scene, error_of, translated
