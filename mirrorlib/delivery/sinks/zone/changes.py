@@ -68,13 +68,16 @@ def replacing_rows(data: pa.Table, gone: pa.Table) -> pa.Table:
 def _markers(data: pa.Table, keys: Sequence[str]) -> pa.Array:
     """Give each row its marker; NULL to those that are left out."""
     groups, kinds = _runs(data, (net.VERSION, *keys)), data[net.KIND].combine_chunks()
-    pre, post, delete = (pc.equal(kinds, kind) for kind in (net.PRE, net.POST, net.DELETE))
-    posts = _per_group(groups, post.cast(pa.int64()), "sum")
-    pres = _per_group(groups, pre.cast(pa.int64()), "sum")
-    several = pc.and_(pc.greater(posts, 0), pc.greater(pres, posts))
-    if pc.any(pc.greater(posts, 1)).as_py():
-        others = pc.or_(_per_group(groups, delete, "max"), pc.not_equal(pres, posts))
-        several = pc.or_(several, _several(data, groups, post, posts, others))
+    told = {kind: pc.equal(kinds, kind) for kind in (net.PRE, net.POST, net.DELETE)}
+    pre, post, delete = told.values()
+    grouped = pa.table({"group": groups, **told}).group_by("group")
+    counted = grouped.aggregate([(kind, "sum") for kind in told]).sort_by("group").take(groups)
+    pres, posts, deletes = (counted[f"{kind}_sum"].combine_chunks() for kind in told)
+    many = pc.greater(posts, 1)
+    others = pc.or_(pc.greater(deletes, 0), pc.not_equal(pres, posts))
+    # An upsert would make several rows all the same.
+    several = pc.or_(pc.and_(pc.greater(posts, 0), pc.greater(pres, posts)), pc.and_(many, others))
+    several = pc.or_(several, _differ(data, groups, pc.and_(post, many)))
     kept = pc.or_(pc.equal(posts, 0), several)
     removes = pc.or_(delete, pc.and_(pre, kept))
     adds = pc.if_else(pc.and_(post, pc.invert(several)), UPSERT, INSERT)
@@ -93,26 +96,16 @@ def _runs(data: pa.Table, columns: Sequence[str]) -> pa.Array:
     return pc.cumulative_sum(pa.concat_arrays([first, begins.cast(pa.int64())]))
 
 
-def _per_group(groups: pa.Array, values: pa.Array, what: str) -> pa.Array:
-    """Aggregate per group, and give each row its group's result; groups are numbered from 0 without gaps."""
-    table = pa.table({"group": groups, "value": values})
-    grouped = table.group_by("group").aggregate([("value", what)]).sort_by("group")
-    return grouped[f"value_{what}"].combine_chunks().take(groups)
-
-
-def _several(
-    data: pa.Table, groups: pa.Array, post: pa.Array, posts: pa.Array, others: pa.Array
-) -> pa.Array:
-    """Mark the groups of several rows that became different ones, or more: an upsert would make them all the same."""
-    places = pc.indices_nonzero(pc.and_(post, pc.greater(posts, 1)))
+def _differ(data: pa.Table, groups: pa.Array, among: pa.Array) -> pa.Array:
+    """Mark the groups some of whose rows, *among* those that count, are others than the rest."""
+    places = pc.indices_nonzero(among)
     rows = data.take(places).drop_columns([net.TIME]).to_pylist()
     numbers = groups.take(places).to_pylist()
     values: dict[int, set[str]] = {}
     for number, row in zip(numbers, rows, strict=True):
         values.setdefault(number, set()).add(repr(row))  # as text NaN equals NaN
     different = pa.array([n for n, found in values.items() if len(found) > 1], pa.int64())
-    among = pc.and_(pc.greater(posts, 1), others)
-    return pc.or_(pc.is_in(groups, value_set=different), among)
+    return pc.is_in(groups, value_set=different)
 
 
 def count_rows(data: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -136,11 +129,11 @@ def check_all_rows(data: pa.Table, keys: Sequence[str], held: pa.Table, table: s
     for name, values in ((_COMES, comes), (_GOES, pc.invert(comes)), (_SETTLES, settles)):
         told = told.append_column(name, values.cast(pa.int64()))
     sums = [(name, "sum") for name in (_COMES, _GOES, _SETTLES)]
-    counted = told.group_by([*keys, net.VERSION]).aggregate(sums)
-    begun = held.select([*keys, COUNT]).rename_columns([*keys, f"{_COMES}_sum"])
+    begun = held.select([*keys, COUNT]).rename_columns([*keys, _COMES])
     versions = pa.repeat(pa.scalar(_BEFORE, pa.int64()), held.num_rows)
     begun = begun.append_column(net.VERSION, versions)
-    rows = pa.concat_tables([begun, counted], promote_options="permissive")
+    rows = pa.concat_tables([begun, told], promote_options="permissive")
+    rows = rows.group_by([*keys, net.VERSION]).aggregate(sums)
     rows = rows.sort_by([(name, "ascending") for name in (*keys, net.VERSION)])
     came, went, settled = (rows[f"{name}_sum"].combine_chunks().fill_null(0) for name, _ in sums)
     own = pc.subtract(came, went)
