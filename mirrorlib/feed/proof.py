@@ -37,7 +37,6 @@ _STEPS = {
     FILE_RETENTION: "Say how long files are kept, with --hours.",
     LOG_RETENTION: "Set it as Delta writes it: interval 30 days.",
 }
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _NOTICE = 10  # of the time that a version is kept, the last part in which it is told that it goes
 _PART = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _PLANNING = "Error occurred during query planning"
@@ -213,4 +212,4 @@ def duration_of(text: str) -> timedelta | None:
     parts = _PART.findall(text)
     if not parts or _PART.sub("", text).replace("interval", "").strip():
         return None
-    return timedelta(seconds=sum(int(count) * _UNITS[unit.lower()] for count, unit in parts))
+    return sum((timedelta(**{f"{unit.lower()}s": int(n)}) for n, unit in parts), timedelta())

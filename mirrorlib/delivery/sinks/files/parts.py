@@ -78,7 +78,6 @@ _PLAIN = frozenset({
     "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string",
     "char", "varchar", "binary", "date", "timestamp", "timestamp_ntz",
 })  # fmt: skip
-_NESTED = frozenset({"struct", "array", "map"})
 _KEYS_IN_JSON = frozenset({"string", "byte", "short", "integer", "long"})
 
 
@@ -87,7 +86,7 @@ def check_types(frame: DataFrame, table: str, place: str) -> None:
 
     That is "parquet" or "jsonl", which take nested values, or else what takes none, as errors call it.
     """
-    taken = _PLAIN | _NESTED if place in {"parquet", "jsonl"} else _PLAIN
+    taken = _PLAIN | ({"struct", "array", "map"} if place in {"parquet", "jsonl"} else set())
     for field in frame.schema.fields:
         odd = [one.simpleString() for one in types_in(field.dataType) if name_of(one) not in taken]
         if place == "jsonl":

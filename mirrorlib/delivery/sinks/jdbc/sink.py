@@ -14,7 +14,7 @@ from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.jdbc import database
 from mirrorlib.delivery.sinks.jdbc.database import STAGE, create, quote, quoted
 from mirrorlib.delivery.sinks.jdbc.layout import TableLayout, read_columns, settle
-from mirrorlib.delivery.sinks.jdbc.stage import MARKS, NEW, PASSED, find_unfit, stage_lines
+from mirrorlib.delivery.sinks.jdbc.stage import NEW, PASSED, StagedWindow, find_unfit, stage_lines
 from mirrorlib.errors import JournalError, LandingZoneError, SchemaError, TableBusyError
 from mirrorlib.feed.net import VERSION
 from mirrorlib.journal.streams import Stream
@@ -23,7 +23,6 @@ from mirrorlib.names import parse_name
 if TYPE_CHECKING:
     from mirrorlib.delivery.sinks.jdbc.postgres import Postgres, PostgresSession
     from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
-    from mirrorlib.delivery.sinks.jdbc.stage import StagedWindow
 
     Database: TypeAlias = Postgres | Sqlite
     Session: TypeAlias = PostgresSession | SqliteSession
@@ -128,7 +127,8 @@ def _replace_rows(session: Session, shape: TableLayout, staged: StagedWindow, ta
 def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, table: str) -> None:
     """Apply staged changes. The stage's columns are numbered, so that they clash with nothing."""
     place, staged_names = shape.held.place, [f"c{n}" for n in range(len(shape.columns))]
-    kinds = {**MARKS, **dict(zip(staged_names, shape.kinds.values(), strict=True))}
+    kinds = {"op": "smallint", "copies": "bigint"}
+    kinds |= dict(zip(staged_names, shape.kinds.values(), strict=True))
     types = {name: session.types.of(kind) for name, kind in kinds.items()}
     session.run(create(f"TEMPORARY TABLE {STAGE}", types, ends=session.stage_ends))
     staged.check(session.fill(STAGE, kinds, staged), table)

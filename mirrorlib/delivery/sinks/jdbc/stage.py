@@ -39,7 +39,6 @@ from mirrorlib.store import Store, contents
 
 # What to do. As the window tells it, what is NEW or has PASSED was not there before: it came, and is there or gone.
 GONE, PUT, NEW, PASSED = -1, 1, 2, -2
-MARKS = {"op": "smallint", "copies": "bigint"}
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _PIECE = 1 << 20  # bytes
 

@@ -30,7 +30,6 @@ from mirrorlib.delivery.sinks.kafka.trouble import MISSING, UNSEEN, Scene, error
 _LOG = logging.getLogger(__name__)
 _COMPACT = "compact"
 _POLICY = "cleanup.policy"
-_BROKERS_CHOICE = -1
 _BREATH = 0.1  # seconds between looks at a topic that is being made
 
 
@@ -107,8 +106,8 @@ class Cluster:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, name))
         topic = NewTopic(
             name,
-            num_partitions=partitions or _BROKERS_CHOICE,
-            replication_factor=address.replication or _BROKERS_CHOICE,
+            num_partitions=partitions or -1,  # the broker's choice
+            replication_factor=address.replication or -1,
             config=config,
         )
         made = self._admin().create_topics([topic], request_timeout=address.timeout)[name]

@@ -32,7 +32,6 @@ from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
 Op = Literal["c", "u", "d", "r", "t"]
 _Change: TypeAlias = tuple[Op, str | None, str | None, Row]
 _Teller: TypeAlias = Callable[[Op, str | None, str | None, int, int], bytes]
-_ANY = -1  # the partition that the key tells
 _HELD = 10_000  # rows of one key that one commit has taken away
 _KEY, _ROW, _PLACE, _MOMENT = "_mirror_key", "_mirror_row", "_mirror_place", "_mirror_moment"
 _TYPE_NAMES = {
@@ -48,7 +47,7 @@ class Message:
     key: bytes | None  # JSON; None where the table has no keys
     value: bytes | None  # JSON; None in a tombstone
     rows: int  # how many rows of the window it tells
-    partition: int = _ANY  # to which it goes
+    partition: int = -1  # to which it goes; -1 is the one that the key tells
 
 
 def reset_messages(delivery: Delivery, partitions: int, now_ms: int) -> Iterator[Message]:
