@@ -59,11 +59,6 @@ class TableLayout:
     record: Record  # what is known of the table once the window is in it
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """Name the key columns as the database does."""
-        return tuple(column.name for column in self.columns if column.key)
-
-    @property
     def kinds(self) -> dict[str, str]:
         """Return what each column holds."""
         return {column.name: column.kind for column in self.columns}
@@ -102,9 +97,9 @@ def settle(
     if plan.kind == "changes":
         _check_follows(held, delivery)
     shape = _fitted(session, held, columns, delivery)
-    if old is not None and set(shape.keys) != set(old.keys):
+    if old is not None and set(shape.record.keys) != set(old.keys):
         msg = f"the table's keys in the database are ({', '.join(old.keys)})"
-        found = f"({', '.join(shape.keys)})"
+        found = f"({', '.join(shape.record.keys)})"
         raise SchemaError(msg, table=stream.table, found=found, next_step=_DROP)
     if old is None or plan.kind == "snapshot":
         return shape
@@ -169,7 +164,7 @@ def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayo
     new = [column for column in shape.columns if column.name not in old.columns]
     check_renamed(old.columns, record.columns, stream.table, _BEGIN_ANEW)
     strict = old.stream == stream.uuid and plan.after >= old.delta_version
-    late = not shape.keys and plan.after < old.delta_version
+    late = not record.keys and plan.after < old.delta_version
     passed = late and plan.until <= old.delta_version
     known = old if passed else record
     return replace(

@@ -98,7 +98,7 @@ class DatabaseSink:
 
     def _apply(self, delivery: Delivery, shape: TableLayout, staged: StagedWindow) -> None:
         stream, plan, place = delivery.stream, delivery.plan, shape.held.place
-        with self._database.session(stream.table, shape.keys) as session:
+        with self._database.session(stream.table, shape.record.keys) as session:
             session.begin(place)
             if database.read_held(session, place, stream) != shape.held:
                 raise _overtaken(stream)
@@ -134,7 +134,7 @@ def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, tab
     staged.check(session.fill(STAGE, kinds, staged), table)
     _grow(session, shape)
     on_conflict = ""
-    if shape.keys:
+    if shape.record.keys:
         keys = {c.name: f"c{n}" for n, c in enumerate(shape.columns) if c.key}
         _check_keys(session, shape, keys, table)
         away = f"SELECT {', '.join(keys.values())} FROM {STAGE} WHERE op < 0"  # noqa: S608  # numbered
@@ -179,7 +179,7 @@ def _grow(session: Session, shape: TableLayout) -> None:
     place = shape.held.place
     if shape.held.columns is None:
         types = {name: session.types.of(kind) for name, kind in shape.kinds.items()}
-        session.run(create(f"TABLE {place.sql}", types, shape.keys))
+        session.run(create(f"TABLE {place.sql}", types, shape.record.keys))
         return
     for column in shape.add:
         definition = f"{quote(column.name)} {session.types.of(column.kind)}"

@@ -82,7 +82,7 @@ def stage_lines(delivery: Delivery, frame: DataFrame, shape: TableLayout) -> Sta
     if delivery.plan.kind == "snapshot":
         lines = frame.select(_line(shape.columns))
     else:
-        lines = _keyed_lines(frame, shape) if shape.keys else _counted_lines(frame, shape)
+        lines = _keyed_lines(frame, shape) if shape.record.keys else _counted_lines(frame, shape)
     folder = f"{delivery.folder}/{uuid.uuid4()}"
     seen = Observation()
     counted = lines.observe(seen, f.count(f.lit(1)).alias("rows"))
