@@ -5,8 +5,6 @@ A state before plus what a feed adds, minus what it removes, is the state after 
 added as often as removed cancel out, and what is left of a key on both sides is an update. That is
 right for keys that occur several times, for tables without keys (a difference of multisets), and
 for a key that is deleted and inserted again; an update that changes nothing leaves nothing.
-
-Copies by key ask for less, the last state of each: `last_states`.
 """
 
 from __future__ import annotations

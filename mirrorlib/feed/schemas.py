@@ -2,7 +2,6 @@
 
 In: schemas as metadata has them, with the names that column mapping gives. Promise: a column or field
 follows its name in the data files, at any depth; one that a row has not is NULL.
-And follow columns over the rewrites that gave them another name in the data files, see `renewed_columns`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ is what a mirror's commits mostly are: change files, or data files each row of w
 Source: Delta PROTOCOL.md, "Change Data Files" and "Reader Requirements for AddCDCFile".
 
 Spark's own reader reads them; or, where the rows are few, this process, as Spark would take longer to plan its way than
-to go it: then they are an Arrow table, which Spark takes from version 4 on, or None where Arrow may not read them as
-Spark does. Also one file's rows with the values that Spark gives, see `read_file`.
+to go it: then they are an Arrow table, which Spark takes from version 4 on.
 """
 
 from __future__ import annotations
