@@ -10,6 +10,7 @@ JSON cannot carry is refused by name.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,24 +51,18 @@ class Message:
     partition: int = -1  # to which it goes; -1 is the one that the key tells
 
 
-def reset_messages(delivery: Delivery, partitions: int, now_ms: int) -> Iterator[Message]:
-    """Tell every partition's reader that what it has of the table is void.
+def window_messages(delivery: Delivery, resets: int, *, tombstones: bool) -> Iterator[Message]:
+    """Tell every change of a window; before them, in each of *resets* partitions, that what was told before is void.
 
-    The key makes it last in a compacted topic, which takes no message without one.
+    The key makes that last in a compacted topic, which takes no message without one.
     """
-    plan, value_of = delivery.plan, _teller(delivery, now_ms)
+    plan, table = delivery.plan, delivery.stream.table
+    frame = rows_as_json(delivery.frame, delivery.keys, table, ordered=plan.kind == "changes")
+    rows, value_of = frame.toLocalIterator(), _teller(delivery, round(time.time() * 1000))
     moment = round(datetime.fromisoformat(plan.until_at).timestamp() * 1000)
-    key = _json({"mirrorlib_reset": delivery.stream.table}).encode()
-    value = value_of("t", None, None, plan.until, moment)
-    for partition in range(partitions):
-        yield Message(key, value, 0, partition)
-
-
-def row_messages(
-    delivery: Delivery, rows: Iterable[Row], now_ms: int, *, tombstones: bool
-) -> Iterator[Message]:
-    """Tell every change."""
-    value_of = _teller(delivery, now_ms)
+    reset = _json({"mirrorlib_reset": table}).encode()
+    for partition in range(resets):
+        yield Message(reset, value_of("t", None, None, plan.until, moment), 0, partition)
     for op, before, after, row in _changes(delivery, rows):
         key = None if row[_KEY] is None else row[_KEY].encode()
         value = value_of(op, before, after, row[VERSION], row[_MOMENT])

@@ -9,19 +9,12 @@ the table is left to; then send. Whoever begins in between makes the sending fai
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.kafka.address import Address
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster
-from mirrorlib.delivery.sinks.kafka.messages import (
-    Message,
-    reset_messages,
-    row_messages,
-    rows_as_json,
-)
+from mirrorlib.delivery.sinks.kafka.messages import Message, window_messages
 from mirrorlib.delivery.sinks.kafka.positions import Position, Positions, position_record
 from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_id, window_headers
 from mirrorlib.delivery.sinks.kafka.trouble import Scene
@@ -77,22 +70,15 @@ class KafkaSink:
         if not found.window and delivery.continues:
             raise _emptied(scene)
         record = Message(*position_record(stream, plan, scene.topic, found.turn), 0)
-        messages = self._messages(delivery, scene, begun=found.begun)
+        # The first snapshot of a stream voids what an earlier one has begun: what was deleted since is not in it.
+        resets = plan.kind == "snapshot" and (found.begun or plan.reset or stream.ordinal > 1)
+        partitions = self._cluster.topic(scene) if resets else 0
+        messages = window_messages(delivery, partitions, tombstones=self._address.tombstones)
         headers = window_headers(stream.uuid, plan.number, plan.kind)
         rows = sends.send_window(messages, headers, record)
         # A way on which anything failed is never used again.
         self._keep(stream, sends, replace(found, window=plan.number, begun=True))
         return rows
-
-    def _messages(self, delivery: Delivery, scene: Scene, *, begun: bool) -> Iterator[Message]:
-        plan, now_ms = delivery.plan, round(time.time() * 1000)
-        table = delivery.stream.table
-        frame = rows_as_json(delivery.frame, delivery.keys, table, ordered=plan.kind == "changes")
-        rows = frame.toLocalIterator()
-        # The first snapshot of a stream voids what an earlier one has begun: what was deleted since is not in it.
-        if plan.kind == "snapshot" and (begun or plan.reset or delivery.stream.ordinal > 1):
-            yield from reset_messages(delivery, self._cluster.topic(scene), now_ms)
-        yield from row_messages(delivery, rows, now_ms, tombstones=self._address.tombstones)
 
     def _take(self, stream: Stream) -> tuple[Transactions, Position]:
         with self._lock:
