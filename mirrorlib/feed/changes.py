@@ -113,31 +113,28 @@ def _pair(
     def group(row: Row) -> tuple[object, ...]:
         return (row[net.VERSION], *(_plain(row[key], types[key]) for key in keys), row[place])
 
+    def change(kind: str, before: Row | None, after: Row | None) -> Change:
+        was, now = (
+            None if row is None else {name: _plain(row[name], one) for name, one in types.items()}
+            for row in (before, after)
+        )
+        row = after if after is not None else before
+        assert row is not None  # noqa: S101  # one of the two is there
+        at = (_EPOCH + timedelta(microseconds=row[net.TIME])).isoformat()
+        return Change(version=row[net.VERSION], timestamp=at, change=kind, before=was, after=now)
+
     for _, members in groupby(rows, key=group):
         images: dict[str, list[Row]] = {kind: [] for kind in net.ORDER}
         for row in members:
             images[row[net.KIND]].append(row)
-        yield from (_change(net.DELETE, row, None, types) for row in images[net.DELETE])
+        yield from (change(net.DELETE, row, None) for row in images[net.DELETE])
         if keys:
             for before, after in zip_longest(images[net.PRE], images[net.POST]):
-                yield _change("update", before, after, types)
+                yield change("update", before, after)
         else:
-            yield from (_change(net.PRE, row, None, types) for row in images[net.PRE])
-            yield from (_change(net.POST, None, row, types) for row in images[net.POST])
-        yield from (_change(net.INSERT, None, row, types) for row in images[net.INSERT])
-
-
-def _change(
-    kind: str, before: Row | None, after: Row | None, types: Mapping[str, DataType]
-) -> Change:
-    was, now = (
-        None if row is None else {name: _plain(row[name], one) for name, one in types.items()}
-        for row in (before, after)
-    )
-    row = after if after is not None else before
-    assert row is not None  # noqa: S101  # one of the two is there
-    version, at = row[net.VERSION], (_EPOCH + timedelta(microseconds=row[net.TIME])).isoformat()
-    return Change(version=version, timestamp=at, change=kind, before=was, after=now)
+            yield from (change(net.PRE, row, None) for row in images[net.PRE])
+            yield from (change(net.POST, None, row) for row in images[net.POST])
+        yield from (change(net.INSERT, None, row) for row in images[net.INSERT])
 
 
 def _plain(value: Any, kind: DataType) -> Any:  # noqa: ANN401  # a value of the data

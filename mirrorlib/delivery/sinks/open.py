@@ -83,8 +83,11 @@ def shown_url(to: str) -> str:
 
 def check_disjoint(to: str, target: str | None) -> None:
     """See that nothing is delivered to where tables lie, a catalog's apart: VACUUM, or the next run, would take it."""
-    kind, address = to.partition(":")[0], _folder_of(to)
-    if not address or is_volume(address):  # no table can be in a volume
+    kind, address = to.partition(":")[0], place_of(to)
+    if kind == "files":
+        address = address.partition("?")[0]
+    is_folder = kind in {"files", "zone"} or (kind == "delta" and {"/", "\\"} & set(address))
+    if not is_folder or not address or is_volume(address):  # no table can be in a volume
         return
     place = open_store(address).url.rstrip("/")
     if target is not None:
@@ -112,15 +115,6 @@ def check_no_table(store: Store, folder: str, table: str) -> None:
     for there in _folders_above(folder):
         if store.first_names(f"{there}/{LOG}", 1):
             _refuse(f"{store.url}/{there}", table)
-
-
-def _folder_of(to: str) -> str:
-    """Return the folder that a receiver's URL names; "" where it is none."""
-    kind, address = to.partition(":")[0], place_of(to)
-    if kind == "files":
-        return address.partition("?")[0]
-    is_folder = kind == "zone" or (kind == "delta" and {"/", "\\"} & set(address))
-    return address if is_folder else ""
 
 
 def _folders_above(place: str) -> Iterator[str]:

@@ -71,33 +71,25 @@ def copy_columns(delivery: Delivery) -> t.StructType:
 
 def keep_copy(work: WindowWork) -> int | None:
     """Bring a copy to the end of a window; return how many rows that took, None where the commit tells."""
-    if work.plan.kind == "snapshot":
-        _replace(work)
-        return None
+    replaces = work.plan.kind == "snapshot"
+    if replaces and work.keys and count_doubles(work.frame, work.keys):
+        raise work.twice()
     work = fit_columns(work)
-    return _merge_keys(work) if work.keys else _merge_counts(work)
-
-
-def _replace(work: WindowWork) -> None:
-    if work.keys:
-        _check_unique(work, work.frame)
-    work = fit_columns(work)
+    if not replaces:
+        return _merge_keys(work) if work.keys else _merge_counts(work)
     rows = work.frame.select(
         *[f.col(quote(name)).alias(name, metadata={}) for name in work.columns],
         *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
     )
     overwrite_columns(work.spark, work.ref, rows, work.mark())
-
-
-def _check_unique(work: WindowWork, rows: DataFrame) -> None:
-    if count_doubles(rows, work.keys):
-        raise work.twice()
+    return None
 
 
 def _merge_keys(work: WindowWork) -> int:
-    keys = work.keys
-    if (work.last.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
-        _check_unique(work, read_table(work.spark, work.ref))
+    keys, planned = work.keys, list(work.plan.keys)
+    others = (work.last.facts or {}).get("keys", planned) != planned
+    if others and count_doubles(read_table(work.spark, work.ref), keys):
+        raise work.twice()
     few = fold_few(work)
     if few is not None:
         schema = t.StructType(list(work.wanted)).add(OP, "byte").add(FRESH, "boolean")

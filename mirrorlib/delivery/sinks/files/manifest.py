@@ -22,7 +22,7 @@ from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.journal.plan_log import FORMAT, Values, json_bytes, read_object
-from mirrorlib.journal.streams import Stream, WindowPlan
+from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name, parse_visible
 from mirrorlib.store import Store, contents
 
@@ -80,15 +80,19 @@ class Receiver:
         self._staging = f"_staging/{parse_name(table).segment}"
         self._manifest = f"{self.folder}/_manifest"
 
-    def admit(self, delivery: Delivery) -> int:
-        """Return the place of a stream among those that have written here; a new one gets the next."""
-        stream = delivery.stream
+    def admit(self, delivery: Delivery) -> str:
+        """Let a window's stream write here, a new one behind those that have; return what the window is called.
+
+        That is 20 digits that sort as windows were delivered, and what it is unless it is changes.
+        """
+        stream, plan = delivery.stream, delivery.plan
         while True:
             said = Values(self.store, self.table).numbered(f"{self._manifest}/streams")
             number = max(said, default=0)
             newest = (self._read(said[number]) if said else None) or {}
             if newest.get("stream") == stream.uuid:
-                return number
+                mark = "" if plan.kind == "changes" else "-reset" if plan.reset else "-snapshot"
+                return f"{number:0{_PLACE}d}{plan.number:014d}{mark}"
             self._check_successor(delivery, newest)
             facts = pick(stream, "consumer", "table", "ordinal", "began_at")
             value = {"format": FORMAT, "stream": stream.uuid, **facts}
@@ -180,9 +184,3 @@ class Receiver:
             "Use the mirrorlib version that wrote it, or a newer one; never edit what lies there."
         )
         return JournalError(msg, table=self.table, next_step=step)
-
-
-def window_name(ordinal: int, plan: WindowPlan) -> str:
-    """Name a window: 20 digits that sort as windows were delivered, and what it is unless it is changes."""
-    mark = "" if plan.kind == "changes" else "-reset" if plan.reset else "-snapshot"
-    return f"{ordinal:0{_PLACE}d}{plan.number:014d}{mark}"

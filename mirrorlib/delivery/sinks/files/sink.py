@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.files.manifest import File, ManifestEntry, Receiver, window_name
+from mirrorlib.delivery.sinks.files.manifest import File, ManifestEntry, Receiver
 from mirrorlib.delivery.sinks.files.parts import FileFormat, check_types, write_parts
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.events import pick
@@ -62,7 +62,7 @@ class FilesSink:
         receiver = Receiver(self._store, delivery.stream.table)
         place = "CSV" if self._format == "csv" else self._format
         check_types(delivery.frame, delivery.stream.table, place)
-        window = window_name(receiver.admit(delivery), delivery.plan)
+        window = receiver.admit(delivery)
         if receiver.last(delivery.stream) > delivery.plan.number:
             return 0  # the stream has gone on; readers do not look back
         entry = receiver.entry(window) or self._finish(receiver, window, delivery)

@@ -104,7 +104,13 @@ def settle(
     if old is None or plan.kind == "snapshot":
         return shape
     shape = _continued(shape, old, delivery)
-    _check_nested(shape, old, stream.table)
+    for name, nested in shape.record.nested.items():
+        was = old.nested.get(name, nested) if name in old.columns else nested
+        if was != nested:  # rows that no change tells of would keep the old form
+            msg = "what the column holds inside has changed, and not all rows of it are told"
+            found = f"{nested[:_LONGEST_TYPE]}, was {was[:_LONGEST_TYPE]}"
+            step = _BEGIN_ANEW
+            raise SchemaError(msg, table=stream.table, column=name, found=found, next_step=step)
     check_physical(delivery, old.physical, shape.record.physical, _BEGIN_ANEW)
     return shape
 
@@ -179,16 +185,6 @@ def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayo
             **pick(known, "columns", "nested", "physical"),
         ),
     )
-
-
-def _check_nested(shape: TableLayout, old: Record, table: str) -> None:
-    """See that nested columns look as they did: rows that no change tells of would keep the old form."""
-    for name, nested in shape.record.nested.items():
-        was = old.nested.get(name, nested) if name in old.columns else nested
-        if was != nested:
-            msg = "what the column holds inside has changed, and not all rows of it are told"
-            found = f"{nested[:_LONGEST_TYPE]}, was {was[:_LONGEST_TYPE]}"
-            raise SchemaError(msg, table=table, column=name, found=found, next_step=_BEGIN_ANEW)
 
 
 def _check_owner(held: Held, stream: Stream) -> None:
