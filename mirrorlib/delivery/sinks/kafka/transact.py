@@ -13,7 +13,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Sent
@@ -22,7 +22,7 @@ from mirrorlib.delivery.sinks.kafka.address import MESSAGE_BYTES
 from mirrorlib.delivery.sinks.kafka.cluster import client_conf
 from mirrorlib.delivery.sinks.kafka.messages import Message
 from mirrorlib.delivery.sinks.kafka.trouble import FENCED, Scene, codes, error_of, translated
-from mirrorlib.errors import StoreError
+from mirrorlib.errors import MirrorError, StoreError
 from mirrorlib.journal.streams import Stream
 from mirrorlib.names import TableName, parse_name
 
@@ -127,7 +127,7 @@ class Transactions:
             self._commit()
         except KafkaException as exc:
             self._give_up()
-            self._fail(error_of(exc), exc)
+            raise self._explained(error_of(exc)) from exc
         except BaseException:
             self._give_up()
             raise
@@ -197,7 +197,7 @@ class Transactions:
                 self._producer.abort_transaction(min(_GIVE_UP, self._timeout))
             self._producer.purge()
 
-    def _fail(self, error: KafkaError, exc: KafkaException) -> NoReturn:
+    def _explained(self, error: KafkaError) -> MirrorError:
         """Say why, by the first cause that is known: librdkafka fails what comes after it in ways of its own."""
         trouble = self._latest()
         known = [error, self._heard.refused, trouble]
@@ -210,12 +210,11 @@ class Transactions:
                 " or leave large columns out."
             )
             reason = "a message is larger than it may be"
-            raise self._scene.error(reason, step, f"{size:,} bytes", column) from exc
+            return self._scene.error(reason, step, f"{size:,} bytes", column)
         late = self._began and time.monotonic() - self._began >= self._longest
         if cause.code() in FENCED and late:  # so does a broker fence off who is too slow
-            raise self._too_slow() from exc
-        verb = "deliver a window"
-        raise self._scene.explain(verb, cause, trouble) from exc
+            return self._too_slow()
+        return self._scene.explain("deliver a window", cause, trouble)
 
     def _too_slow(self) -> StoreError:
         reason = f"the window cannot be sent within {self._longest:g} seconds, as long as a transaction may take"
