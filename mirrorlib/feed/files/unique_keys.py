@@ -52,14 +52,13 @@ def fold_unique_keys(
     frame: DataFrame, table: FeedTable, window: Window, keys: Sequence[str]
 ) -> DataFrame | None:
     """Fold the feed of a window to its net changes by keys as the table spells them; these are looked through now."""
-    few = window.rows is not None and window.rows <= _MOST_ROWS
-    files = change_files(table, window) if few and keys else None
-    if files is None or window.rows is None or spark_generation() < ARROW_FRAMES:
+    stated, columns = window.rows, columns_of_window(window)
+    if stated is None or stated > _MOST_ROWS or stated * len(columns) > _MOST_VALUES:
+        return None
+    files = change_files(table, window) if keys and spark_generation() >= ARROW_FRAMES else None
+    if files is None:
         return None
     if not stays_one_row(table.commits, window.after, max(window.until, 0), tuple(keys)):
-        return None
-    columns = columns_of_window(window)
-    if window.rows * len(columns) > _MOST_VALUES:
         return None
     repeated = find_repeated(table.commits, files, columns, keys)
     if repeated is None or repeated.nbytes > _MOST_KNOWN:
@@ -207,6 +206,4 @@ def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
     same = pc.equal(one, other)
     if pa.types.is_floating(one.type):
         same = pc.or_(same, pc.and_(pc.is_nan(one), pc.is_nan(other)))
-    if not same.null_count:
-        return same
     return pc.coalesce(same, pc.and_(pc.is_null(one), pc.is_null(other)))

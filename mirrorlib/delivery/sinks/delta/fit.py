@@ -73,9 +73,8 @@ def fit_columns(work: WindowWork) -> WindowWork:
             work = replace(work, found=target[0], schema=target[1])
     # The window's structs get the target's order of fields.
     ordered = in_its_order(work.frame, work.schema)
-    if ordered is work.frame:
-        return work
-    return replace(work, frame=ordered, collected=None)
+    collected = work.collected if ordered is work.frame else None
+    return replace(work, frame=ordered, collected=collected)
 
 
 def _check_same_columns(work: WindowWork, wanted: Collection[str]) -> None:
