@@ -84,10 +84,7 @@ class Changes(Tabular):
 
 
 def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int) -> Changes:
-    """Collect at most *limit* of the oldest changes of what `read_feed` gave, the two images of an update as one.
-
-    Images are paired by the key columns.
-    """
+    """Collect at most *limit* of the oldest changes that `read_feed` gave; images of an update are one, by the keys."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

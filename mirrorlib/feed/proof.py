@@ -134,10 +134,7 @@ def prove_files(commits: Commits, versions: Sequence[int], until: datetime | Non
 
 
 def prove_rows(commits: Commits, version: int) -> None:
-    """Raise `FeedExpiredError` if a file of a version's rows is gone that later versions have taken out of the table.
-
-    No VACUUM takes the others.
-    """
+    """Raise `FeedExpiredError` if a file of a version's rows is gone; VACUUM takes those that later versions removed."""
     came: set[Held] = set()
     for number in range(max(version + 1, commits.first), commits.newest + 1):
         removed, added = commits.moves(number)

@@ -105,10 +105,7 @@ def _merge_keys(work: WindowWork) -> int:
 
 
 def _merge_counts(work: WindowWork) -> int:
-    """Let every row occur as often as before, and as often more or less as a window tells.
-
-    Equal rows go together, and those that stay come again.
-    """
+    """Let rows occur more or less often, as a window tells: equal ones go together, and those that stay come again."""
     columns = work.columns
     names = [quote(name) for name in columns]
 

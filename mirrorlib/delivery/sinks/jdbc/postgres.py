@@ -120,10 +120,7 @@ class Postgres:
 
     @contextlib.contextmanager
     def session(self, table: str, keys: Sequence[str]) -> Iterator[PostgresSession]:
-        """Connect for one table. What is not committed when the block ends is undone by the server.
-
-        Raises `UnfitError` where it cannot hold a value.
-        """
+        """Connect for one table; what is not committed is undone. Raises `UnfitError` where it cannot hold a value."""
         try:
             connection = psycopg.connect(**self._options, prepare_threshold=None)  # type: ignore[arg-type]  # libpq's own options, as text
             with contextlib.closing(connection):
