@@ -134,7 +134,7 @@ def prove_files(commits: Commits, versions: Sequence[int], until: datetime | Non
 
 
 def prove_rows(commits: Commits, version: int) -> None:
-    """Raise `FeedExpiredError` if a file of a version's rows is gone; VACUUM takes those that later versions removed."""
+    """Raise `FeedExpiredError` if a file of a version's rows is gone: VACUUM takes what later versions removed."""
     came: set[Held] = set()
     for number in range(max(version + 1, commits.first), commits.newest + 1):
         removed, added = commits.moves(number)
