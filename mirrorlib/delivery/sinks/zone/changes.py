@@ -25,15 +25,40 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sinks.files.parts import check_types, write_parts
 from mirrorlib.delivery.sinks.zone.batch import ANEW
-from mirrorlib.errors import MarkerError
+from mirrorlib.errors import MarkerError, SchemaError, StoreError
 from mirrorlib.feed import net
-from mirrorlib.landing.columns import DELETE, INSERT, UPSERT
+from mirrorlib.journal.entries import new_attempt
+from mirrorlib.landing.columns import DELETE, INSERT, MARKER, UPSERT
+from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.rows import MARKER_COLUMN, MARKER_TYPE, mark_rows
 
 COUNT = "_mirror_count"
 _COMES, _GOES, _SETTLES = "_mirror_comes", "_mirror_goes", "_mirror_settles"
 _BEFORE = -1  # what readers hold before a window stands before all versions
+
+
+def collect_rows(delivery: Delivery) -> pa.Table:
+    """Bring a window into memory, by way of files: Spark's driver would need as much again."""
+    table = delivery.stream.table
+    check_types(delivery.frame, table, "the open mirroring format")
+    for name in delivery.frame.columns:
+        if name.lower() == MARKER:
+            msg = "a column has the name of the landing zone's row marker"
+            raise SchemaError(msg, table=table, column=name, next_step="Rename it in the source.")
+    folder = f"{delivery.folder}/{new_attempt()}"
+    parts, count = write_parts(delivery, delivery.scratch, folder, "parquet")
+    tables = []
+    for part in parts:
+        with delivery.scratch.open_file(part.path) as file:
+            tables.append(open_parquet(file).read())
+    data = pa.concat_tables(tables)
+    if data.num_rows != count:
+        msg = "what was staged of the window was removed meanwhile"
+        raise StoreError(msg, table=table, next_step="See that no other runner is at it.")
+    return data
 
 
 def bare_rows(data: pa.Table) -> pa.Table:

@@ -30,24 +30,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.files.parts import check_types, write_parts
 from mirrorlib.delivery.sinks.open import check_no_table
+from mirrorlib.delivery.sinks.zone import changes
 from mirrorlib.delivery.sinks.zone.batch import Batch, check_columns, follows, read_batch
-from mirrorlib.delivery.sinks.zone.changes import bare_rows, change_rows, replacing_rows
 from mirrorlib.delivery.sinks.zone.known import KnownKeys
-from mirrorlib.errors import (
-    FileChangedError,
-    LandingZoneError,
-    MarkerError,
-    SchemaError,
-    StoreError,
-    TableBusyError,
-)
+from mirrorlib.errors import FileChangedError, LandingZoneError, MarkerError, TableBusyError
 from mirrorlib.feed.net import VERSION
-from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.streams import Stream, WindowPlan
-from mirrorlib.landing.columns import MARKER
-from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.allocate import fulfilled, newest_claim, newest_number
 from mirrorlib.landing.publish.claims import Claim, FileSequence
 from mirrorlib.landing.publish.table import LandingTable
@@ -101,7 +90,7 @@ class ZoneSink:
                 return claim.rows
             if not follows(number, last, place, delivery):
                 return 0
-            data = _collect(delivery) if data is None else data
+            data = changes.collect_rows(delivery) if data is None else data
             try:
                 return self._publish(delivery, data, number, last)
             except (FileChangedError, LandingZoneError, MarkerError, TableBusyError):
@@ -115,28 +104,28 @@ class ZoneSink:
     def _publish(self, delivery: Delivery, data: pa.Table, number: int, last: Batch | None) -> int:
         """Publish the window as the file that follows on a number, and as no other; *last* is the window there."""
         stream, keys, batch = delivery.stream, delivery.keys, Batch.of(delivery)
-        changes = delivery.plan.kind == "changes"
+        replaces = delivery.plan.kind == "snapshot"
         known = KnownKeys(self._zone, _place(stream), keys, batch)
-        if changes:
+        if not replaces:
             if last is not None:  # leave out what an earlier stream has published
                 data = data.filter(pc.greater(data[VERSION], last.until))
             if data.num_rows:
                 check_columns(last, delivery)
             if keys:
                 known.check(number, data)
-            rows = change_rows(data, keys, stream.table)
+            rows = changes.change_rows(data, keys, stream.table)
             if not rows.num_rows:
                 return 0
         elif number:
-            rows = replacing_rows(data, known.read(number))
+            rows = changes.replacing_rows(data, known.read(number))
         else:
-            rows = bare_rows(data)
+            rows = changes.bare_rows(data)
         if keys:
-            known.note(number + 1, data, rows, replaces=not changes)
+            known.note(number + 1, data, rows, replaces=replaces)
         table = self._table(stream, delivery.plan)
         published = table.write(rows, batch_id=batch.id, follows=number)
         if keys:
-            known.tidy(number + 1, replaces=not changes)
+            known.tidy(number + 1, replaces=replaces)
         return published.rows
 
     def _table(self, stream: Stream, plan: WindowPlan) -> LandingTable:
@@ -166,24 +155,3 @@ def open_sink(address: str, _mode: str) -> ZoneSink:
 
 def _place(stream: Stream) -> FileSequence:
     return FileSequence(table=stream.table, folder=parse_name(stream.table).folder)
-
-
-def _collect(delivery: Delivery) -> pa.Table:
-    """Bring a window into memory, by way of files: Spark's driver would need as much again."""
-    table = delivery.stream.table
-    check_types(delivery.frame, table, "the open mirroring format")
-    for name in delivery.frame.columns:
-        if name.lower() == MARKER:
-            msg = "a column has the name of the landing zone's row marker"
-            raise SchemaError(msg, table=table, column=name, next_step="Rename it in the source.")
-    folder = f"{delivery.folder}/{new_attempt()}"
-    parts, count = write_parts(delivery, delivery.scratch, folder, "parquet")
-    tables = []
-    for part in parts:
-        with delivery.scratch.open_file(part.path) as file:
-            tables.append(open_parquet(file).read())
-    data = pa.concat_tables(tables)
-    if data.num_rows != count:
-        msg = "what was staged of the window was removed meanwhile"
-        raise StoreError(msg, table=table, next_step="See that no other runner is at it.")
-    return data
