@@ -1,14 +1,10 @@
-"""What becomes of a window in each mode: it is appended to a log, or brings a copy or a history to its end.
+"""Bring a target to the end of a window, in each of the modes that the package tells of.
 
-In: a window. Out: one commit.
-
-A log holds windows as they are. A snapshot that takes the place of what it has is told by a row before it:
-`_change_type` is "reset", all else is NULL but the snapshot's version and time.
-Of a copy by key, the last state that a window tells of each key counts, so windows that come again after a rewind
-end in the same copy. Without keys, equal rows are counted, and versions that the copy has are left out.
-The rows of a history are a multiset: one that comes opens a state, one that goes closes the oldest open state of an
-equal row. That is right for updates, for a key that is deleted and inserted again, for several changes in a window,
-for keys that occur several times, and without any.
+In: a window. Out: one commit. The row of a log that tells a reset is NULL but for the snapshot's version and time. Of a
+copy by key, the last state that a window tells of each key counts, so windows that come again after a rewind end in the
+same copy; without keys, versions that the copy has are left out. The rows of a history are a multiset: one that comes
+opens a state, one that goes closes the oldest open state of an equal row. That is right for updates, for a key that is
+deleted and inserted again, for several changes in a window, for keys that occur several times, and without any.
 """
 
 from __future__ import annotations
