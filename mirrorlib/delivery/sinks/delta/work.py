@@ -60,10 +60,9 @@ class WindowWork(Delivery):
     @property
     def upto(self) -> int:
         """Return up to which version of the source the target has everything; -1 for nothing."""
-        facts = self.last.facts
-        if facts is None or facts.get("table_id") != self.plan.table_id:
-            return self.plan.after
-        return int(facts["upto"])
+        facts = self.last.facts or {}
+        same = facts.get("table_id") == self.plan.table_id
+        return int(facts["upto"]) if same else self.plan.after
 
     @property
     def overlaps(self) -> bool:

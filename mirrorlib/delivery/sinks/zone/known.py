@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 from mirrorlib.delivery.sinks.zone.batch import ANEW, Batch
 from mirrorlib.delivery.sinks.zone.changes import COUNT, check_all_rows, count_rows, tells_rows
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.landing.columns import DELETE
+from mirrorlib.landing.columns import DELETE, INSERT
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import Claim, FileSequence
-from mirrorlib.landing.publish.rows import MARKER_COLUMN
+from mirrorlib.landing.publish.rows import MARKER_COLUMN, mark_rows
 from mirrorlib.store import Store, StoredFile, contents
 
 _GONE = "_mirror_gone"
@@ -54,11 +54,9 @@ class KnownKeys:
 
         It says of itself whether they take the place of all that readers hold.
         """
-        keys = rows.select(self._keys)
-        if MARKER_COLUMN in rows.column_names:
-            keys = keys.append_column(_GONE, pc.equal(rows[MARKER_COLUMN], DELETE))
-        else:
-            keys = _with(keys, _GONE, pa.scalar(value=False))
+        marked = rows if MARKER_COLUMN in rows.column_names else mark_rows(rows, INSERT)
+        gone = pc.equal(marked[MARKER_COLUMN], DELETE)
+        keys = rows.select(self._keys).append_column(_GONE, gone)
         counts = count_rows(data, self._keys)
         noted = self._last(pa.concat_tables([counts, keys], promote_options="permissive"))
         encoded = self._encode(noted, _ALL) if replaces else self._encode(noted)
