@@ -84,15 +84,14 @@ class Positions:
         ends = self._cluster.ends(self._cluster.positions(scene), scene)
         with self._lock:
             starts = {number: self._read_to.get(number, 0) for number in ends}
-        if any(starts[number] < end for number, end in ends.items()):
-            reached, records = _read_on(starts, ends, scene)
-            with self._lock:  # another thread may have read further
-                for number, offset in reached.items():
-                    self._read_to[number] = max(offset, self._read_to.get(number, 0))
-                for uuid, record in records:
-                    if record.window >= self._records.get(uuid, record).window:
-                        self._records[uuid] = record
-        with self._lock:
+        behind = any(starts[number] < end for number, end in ends.items())
+        reached, records = _read_on(starts, ends, scene) if behind else ({}, [])
+        with self._lock:  # another thread may have read further
+            for number, offset in reached.items():
+                self._read_to[number] = max(offset, self._read_to.get(number, 0))
+            for uuid, record in records:
+                if record.window >= self._records.get(uuid, record).window:
+                    self._records[uuid] = record
             return self._position(stream, scene.topic)
 
     def _position(self, stream: Stream, topic: str) -> Position:
