@@ -98,23 +98,19 @@ class Positions:
         """Say what the records tell; a record of an older version tells of no order."""
         known = self._records.get(stream.uuid)
         whose = (stream.consumer, stream.table)
-        ours = {
-            uuid: record
-            for uuid, record in self._records.items()
-            if (record.consumer, record.table) == whose and record.topic in {topic, ""}
-        }
-        turns = {
-            record.turn: (uuid, record)
-            for uuid, record in ours.items()
-            if record.turn and record.lineage == stream.lineage
-        }
-        uuid, last = turns[max(turns)] if turns else (stream.uuid, None)
+        ours = [
+            one
+            for one in self._records.values()
+            if (one.consumer, one.table) == whose and one.topic in {topic, ""}
+        ]
+        turns = {one.turn: one for one in ours if one.turn and one.lineage == stream.lineage}
+        last = turns[max(turns)] if turns else known
         later = last is not None and not comes_after(stream, last.ordinal, last.began_at)
         return Position(
             window=known.window if known else 0,
             begun=bool(ours),
             turn=(known.turn if known else 0) or max(turns, default=0) + 1,
-            overtaken=uuid != stream.uuid and later,
+            overtaken=last is not known and later,
         )
 
 
