@@ -32,7 +32,6 @@ _FREE_TEXT = "sasl.oauthbearer.config"  # librdkafka quotes it in errors, secret
 _NOT_IN_A_URL = re.compile(r"pem$|passphrase$|private\.key|jaas")
 _OWN = ("tombstones", "create", "partitions", "replication", "positions", "timeout")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_TRUTH = {"true": True, "false": False}
 _HELP = "It is kafka://HOST:PORT[,HOST:PORT…]/TOPIC?options."
 
 
@@ -87,27 +86,26 @@ def parse_address(text: str, environment: Mapping[str, str] | None = None) -> Ad
         msg = "no topic can have this name: it takes letters, digits, '.', '_' and '-', up to 249"
         raise LandingZoneError(msg, found=printable(topic), next_step=_HELP)
     options = dict(_option(*one) for one in enumerate(query.split("&"), 1) if one[1])
-    own = {name: options.pop(name) for name in _OWN if name in options}
-    positions = own.get("positions", POSITIONS)
+    positions = options.get("positions", POSITIONS)
     if not _is_topic(positions):
         msg = "no topic can have the name in `positions`"
         raise LandingZoneError(msg, next_step=_HELP)
-    passed = {**_from(os.environ if environment is None else environment), **options}
+    options = {**_from(os.environ if environment is None else environment), **options}
     producer = {TRANSACTION_TIMEOUT: str(LONGEST_TRANSACTION), "compression.type": "lz4"}
-    producer |= {name: value for name, value in passed.items() if name in _PRODUCER}
+    producer |= {name: value for name, value in options.items() if name in _PRODUCER}
     for number in (TRANSACTION_TIMEOUT, MESSAGE_BYTES):
         _count(producer, number)
     return Address(
         brokers=brokers,
         topic=topic,
-        client={name: value for name, value in passed.items() if name not in _PRODUCER},
+        client={name: value for name, value in options.items() if name not in (*_OWN, *_PRODUCER)},
         producer=producer,
-        tombstones=_truth(own, "tombstones", default=False),
-        create=_truth(own, "create", default=True),
-        partitions=_count(own, "partitions"),
-        replication=_count(own, "replication"),
+        tombstones=_truth(options, "tombstones", default=False),
+        create=_truth(options, "create", default=True),
+        partitions=_count(options, "partitions"),
+        replication=_count(options, "replication"),
         positions=positions,
-        timeout=float(_count(own, "timeout") or PATIENCE),
+        timeout=float(_count(options, "timeout") or PATIENCE),
     )
 
 
@@ -153,11 +151,12 @@ def _is_topic(name: str) -> bool:
     return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}
 
 
-def _truth(own: Mapping[str, str], name: str, *, default: bool) -> bool:
-    if own.get(name, "true") not in _TRUTH:
+def _truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = options.get(name, str(default).lower())
+    if value not in {"true", "false"}:
         msg = f"`{name}` is neither true nor false"
         raise LandingZoneError(msg, next_step=_HELP)
-    return _TRUTH[own[name]] if name in own else default
+    return value == "true"
 
 
 def _count(values: Mapping[str, str], name: str) -> int | None:

@@ -103,8 +103,7 @@ class KnownKeys:
     def _files(self) -> list[tuple[int, StoredFile]]:
         """List what was noted, with the numbers that it was noted under, in their order."""
         files = contents(self._zone, self._folder).files
-        named = [(_NAME.fullmatch(file.name), file) for file in files]
-        return [(int(name[1]), file) for name, file in named if name]
+        return [(int(name[1]), one) for one in files if (name := _NAME.fullmatch(one.name))]
 
     def _notes(self, published: int) -> Iterator[tuple[int, pa.Table]]:
         """Read what was noted: of numbers that are published, by the window that was published there."""
