@@ -54,7 +54,14 @@ def run_command(line: str) -> int | str | None:
 
 
 @pytest.mark.thorough(
-    "events", "keep-tables-fast", "move-a-zone", "rebuild", "status-page", "streaming", "verify", "where-is"
+    "events",
+    "keep-tables-fast",
+    "move-a-zone",
+    "rebuild",
+    "status-page",
+    "streaming",
+    "verify",
+    "where-is",
 )
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(
