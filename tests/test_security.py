@@ -104,21 +104,26 @@ def test_large_metadata_is_not_read(zone: ZoneWriter) -> None:
     assert "metadata-missing" in {finding.rule for finding in mirrorlib.check(str(zone)).findings}
 
 
-def test_deep_partition_folders_are_refused(
-    zone: ZoneWriter, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "levels, name, rule, said",
+    [(600, "p{}=1", "not-checked", "p9=1"), (1100, "p=", "no-files", "no change file")],
+    ids=["more bytes than a path may have", "more levels than a stack has"],
+)
+def test_deep_partition_folders_are_listed_or_refused(
+    zone: ZoneWriter, monkeypatch: pytest.MonkeyPatch, levels: int, name: str, rule: str, said: str
 ) -> None:
     """By the place that has no end; neither the check nor the listing runs out of its stack."""
     table = zone.table("t", keys=["id"])
     table.metadata({"keyColumns": ["id"], "isPartitionEnabled": True})
     monkeypatch.chdir(table.folder)
-    for level in range(600):  # more bytes than a path may have
-        Path(f"p{level}=1").mkdir()
-        os.chdir(f"p{level}=1")
+    for level in range(levels):
+        Path(name.format(level)).mkdir()
+        os.chdir(name.format(level))
 
     (finding,) = mirrorlib.check(str(zone)).findings
 
-    assert "not-checked" == finding.rule
-    assert "p9=1" in finding.found
+    assert rule == finding.rule
+    assert said in finding.found
 
 
 def test_no_value_of_a_row_is_logged(

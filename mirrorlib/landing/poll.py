@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mirrorlib.landing.listing import FolderContent, TableFolder
 from mirrorlib.names import (
@@ -61,9 +62,9 @@ def see_next(zone: Store, folder: TableFolder, onward: Onward) -> FolderContent 
     A partition folder that is known is asked for its next numbers alone. A new one is found where its
     parent holds no change files of its own; else the next full listing finds it.
     """
+    walk = _walk if onward.partitioned else partial(_next, partition=WHOLE_FOLDER)
     try:
-        walk = _walk if onward.partitioned else _next
-        files = tuple(walk(zone, folder.path, WHOLE_FOLDER, onward))
+        files = tuple(walk(zone, folder.path, onward))
     except _Unclear:
         return None
     return FolderContent(metadata=None, files=files) if files else None
@@ -78,24 +79,26 @@ def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | No
     return FolderContent(metadata=None, files=shown)
 
 
-def _walk(zone: Store, table: str, partition: str, onward: Onward) -> Iterator[StoredFile]:
+def _walk(zone: Store, table: str, onward: Onward) -> Iterator[StoredFile]:
     """Go through partition folders: list those that hold others, ask the rest for what is next."""
-    holds_others = any(other.startswith(f"{partition}/") for other in onward.anchors)
-    if partition in onward.anchors and partition != WHOLE_FOLDER and not holds_others:
-        yield from _next(zone, table, partition, onward)
-        return
-    listed = contents(zone, f"{table}/{partition}".rstrip("/"))
-    files = [file for file in listed.files if not is_ignored(file.name)]
-    anchor = onward.anchors.get(partition)
-    if anchor is not None and not anchor.is_in(files):
-        raise _Unclear
-    yield from (_named(file, partition) for file in files)
-    for inner in listed.folders:
-        if not is_ignored(inner) and "=" in inner:
-            yield from _walk(zone, table, f"{partition}/{inner}".lstrip("/"), onward)
+    waiting = [WHOLE_FOLDER]
+    while waiting:
+        partition = waiting.pop()
+        holds_others = any(other.startswith(f"{partition}/") for other in onward.anchors)
+        if partition in onward.anchors and partition != WHOLE_FOLDER and not holds_others:
+            yield from _next(zone, table, onward, partition)
+            continue
+        listed = contents(zone, f"{table}/{partition}".rstrip("/"))
+        files = [file for file in listed.files if not is_ignored(file.name)]
+        anchor = onward.anchors.get(partition)
+        if anchor is not None and not anchor.is_in(files):
+            raise _Unclear
+        yield from (_named(file, partition) for file in files)
+        inner = (name for name in reversed(listed.folders) if "=" in name)
+        waiting += [f"{partition}/{name}".lstrip("/") for name in inner if not is_ignored(name)]
 
 
-def _next(zone: Store, table: str, partition: str, onward: Onward) -> Iterator[StoredFile]:
+def _next(zone: Store, table: str, onward: Onward, partition: str) -> Iterator[StoredFile]:
     """Give a partition folder's newest applied file and what follows it."""
     anchor = onward.anchors.get(partition)
     if anchor is None:

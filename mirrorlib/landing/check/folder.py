@@ -26,14 +26,16 @@ _CLEANED = frozenset({"_ProcessedFiles", "_FilesReadyToDelete"})
 _DATA = frozenset({"parquet", "csv", "tsv", "psv", "gz", "zst", "snappy"})
 
 
-def iter_levels(zone: Store, path: str, partition: str = "") -> Iterator[Level]:
+def iter_levels(zone: Store, path: str) -> Iterator[Level]:
     """Give a table's folder and the partition folders below it; nothing where there is no folder."""
-    listed = zone.list_folder(f"{path}/{partition}".rstrip("/"))
-    if listed is not None:
-        yield partition, listed
-        for name in listed.folders:
-            if "=" in name and not is_ignored(name):
-                yield from iter_levels(zone, path, f"{partition}/{name}".lstrip("/"))
+    waiting = [""]
+    while waiting:
+        partition = waiting.pop()
+        listed = zone.list_folder(f"{path}/{partition}".rstrip("/"))
+        if listed is not None:
+            yield partition, listed
+            inner = (name for name in reversed(listed.folders) if "=" in name)
+            waiting += [f"{partition}/{name}".lstrip("/") for name in inner if not is_ignored(name)]
 
 
 def review_folder(
