@@ -179,6 +179,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     }
 
 
+@pytest.mark.thorough
 def test_plan_writes_nothing(
     spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

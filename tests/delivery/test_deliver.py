@@ -305,6 +305,7 @@ def stream_of(source: Source) -> Stream:
     return stream
 
 
+@pytest.mark.thorough
 def test_lost_history_stops_the_stream_or_resets_the_receiver(source: Source) -> None:
     """Nobody reads over a gap: the stream stops, or a marked snapshot takes its place."""
     kept = Kept(source.root / "careful")
@@ -502,6 +503,7 @@ def test_two_runners_keep_apart(source: Source) -> None:
     assert source.export().windows == 1
 
 
+@pytest.mark.thorough
 def test_consumers_are_listed_rewound_and_dropped(source: Source) -> None:
     """Lag in versions, seconds and rows; a rewound stream is given again what it had."""
     source.export()
@@ -584,6 +586,7 @@ def test_one_table_stops_alone(source: Source) -> None:
     assert "there is no such Delta table" in report.tables[0].reason
 
 
+@pytest.mark.thorough
 def test_a_table_that_failed_is_mended_and_goes_on(source: Source) -> None:
     """Its neighbour is delivered meanwhile; then the next run gives what is still to come, and that once."""
     lines = Source(source.spark, source.root)

@@ -1191,6 +1191,7 @@ def take_a_row_out(copy: Receiver) -> None:
         copy.take()
 
 
+@pytest.mark.thorough
 def test_what_somebody_wrote_while_a_copy_was_written_anew_is_told(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -192,6 +192,7 @@ def test_a_file_that_is_not_listed_is_left_to_delta(
     assert_same(table.read(after=0), by_delta(spark, table.path, 0, 2))
 
 
+@pytest.mark.thorough
 def test_moments_are_those_that_delta_tells(spark: SparkSession, tmp_path: Path) -> None:
     """Commits that tell theirs in themselves, before and after the table was copied; files that are out of order."""
     table = Table(spark, tmp_path / "t", "id int")

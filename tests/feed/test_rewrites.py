@@ -65,6 +65,7 @@ def numbers(spark: SparkSession, zone: ZoneWriter, target: str) -> Numbers:
     return mirror
 
 
+@pytest.mark.thorough
 def test_a_feed_goes_on_over_rows_written_again(numbers: Numbers) -> None:
     """No row of it changed: what was before is told in the new type, and the changes lead to the table."""
     again, newest = numbers.rewritten, newest_version(numbers.path)

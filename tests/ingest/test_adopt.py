@@ -91,6 +91,7 @@ def test_a_column_that_a_file_lacks_is_null(fresh: Mirror) -> None:
     assert ["adopt"] == kinds(fresh.assert_current())
 
 
+@pytest.mark.thorough
 def test_new_columns_come_before_the_files_that_have_them(fresh: Mirror) -> None:
     """The table grows by a commit of its own, and then takes the file."""
     fresh.publish([{"id": 1, "v": "x"}])

@@ -1349,6 +1349,7 @@ def test_a_log_that_was_cleaned_up_to_our_last_commit_goes_on(mirror: Mirror) ->
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_log_that_was_cleaned_beyond_our_last_commit_is_not_trusted(mirror: Mirror) -> None:
     """Somebody may have written in the versions that are gone."""
     cut_history(mirror)

@@ -188,6 +188,7 @@ def test_what_stands_in_the_way_of_later_files_stands_in_no_rebuild_s(fresh: Mir
     mirror.assert_holds()
 
 
+@pytest.mark.thorough
 def test_a_snapshot_of_the_source_that_was_published_takes_the_place_of_all_before(
     fresh: Mirror,
 ) -> None:
@@ -235,6 +236,7 @@ def test_no_other_table_is_touched(spark: SparkSession, zone: ZoneWriter, target
     }
 
 
+@pytest.mark.thorough
 def test_other_files_or_rules_than_were_applied_are_refused(fresh: Mirror) -> None:
     """By name, before anything begins; the mirror goes on as it would have."""
     mirror = damaged(fresh)

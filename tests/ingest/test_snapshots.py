@@ -204,6 +204,7 @@ def test_a_key_that_is_there_twice_is_refused_by_row(
     dumps.assert_holds(ABC)
 
 
+@pytest.mark.thorough
 def test_plan_says_what_a_snapshot_changes(dumps: Dumps) -> None:
     """With the columns that the table does not have yet, and nothing is written."""
     dumps.take(ABC)
@@ -229,6 +230,7 @@ def test_plan_says_what_a_snapshot_changes(dumps: Dumps) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_rows_without_a_key_are_compared_whole(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

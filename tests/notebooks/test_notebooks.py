@@ -52,6 +52,7 @@ def test_every_notebook_is_run_here() -> None:
     assert TRIED == set(NAMES)
 
 
+@pytest.mark.thorough
 def test_incremental_apply_leaves_the_tables_that_apply_leaves(
     spark: SparkSession, papers: Reader, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:

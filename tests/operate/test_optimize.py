@@ -65,6 +65,7 @@ def test_small_files_become_one_and_everything_goes_on(
     assert mirrorlib.verify_consumer(spark, target, consumer="lake").ok
 
 
+@pytest.mark.thorough
 def test_a_file_that_is_gone_fails_its_table_alone(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

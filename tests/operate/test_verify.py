@@ -256,6 +256,7 @@ def test_batches_count_by_their_own_policies(
     assert ("equal", files) == (report.tables[0].state, report.tables[0].files), report
 
 
+@pytest.mark.thorough
 def test_a_batch_under_way_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
     """A runner was killed behind its commit: nobody has written down what became of it, so the version before is told."""
     mirror = Mirror(spark, tmp_path)

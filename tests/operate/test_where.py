@@ -237,6 +237,7 @@ def test_files_are_found_where_they_were_moved_or_said_to_be_gone(
     )
 
 
+@pytest.mark.thorough
 def test_what_others_did_and_what_the_feed_has_lost(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

@@ -190,6 +190,7 @@ def test_a_query_may_go_on_without_a_table_and_tries_it_again(stage: Stage) -> N
     assert mirrorlib.status(stage.target).ok
 
 
+@pytest.mark.thorough
 def test_options_are_those_of_apply(stage: Stage) -> None:
     """Files of tables that are not asked for are no rows, and what cannot be is refused before anything starts."""
     assert [1] == stage.run(tables=["dbo/items"])
