@@ -71,7 +71,7 @@ soak: .venv/dev.stamp ## Live through a day of CYCLES polls in which anything ha
 	MIRRORLIB_SOAK=$(CYCLES) LD_PRELOAD=$(FAKETIME) FAKETIME_TIMESTAMP_FILE=$$clock FAKETIME_NO_CACHE=1 NO_FAKE_STAT=1 \
 	FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_FORCE_MONOTONIC_FIX=0 $(BIN)/pytest --thorough -n 0 -s tests/test_soak.py
 
-history: .venv/dev.stamp ## Read a history of N random commits in random windows (N=10000: an hour)
+history: .venv/dev.stamp ## Read a history of N random commits in random windows (N=10000: an hour and a half)
 	MIRRORLIB_HISTORY=$(N) $(BIN)/pytest --thorough -n 2 --dist load tests/feed/test_long_history.py
 
 bench: .venv/dev.stamp .venv-iceberg/stamp ## Measure against the MERGE recipe and peers: an hour and a quarter
