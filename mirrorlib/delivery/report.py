@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from mirrorlib.tabular import Report, duration
+from mirrorlib.tabular import Report, StateReport, duration
 
 State = Literal["current", "behind", "busy", "failed"]
 Health = Literal["current", "behind", "delivering", "failed", "expiring", "expired", "unknown"]
@@ -40,19 +40,15 @@ class StreamReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ExportReport(Report):
+class ExportReport(StateReport):
     """What was delivered of every table."""
 
     columns: ClassVar = ("table", "state", "windows", "rows", "version", "of", "seconds")
+    ill: ClassVar = frozenset({"busy", "failed"})
     consumer: str
     to: str
     tables: tuple[StreamReport, ...]
     seconds: float
-
-    @property
-    def ok(self) -> bool:
-        """Say whether every table could go on."""
-        return all(table.state in {"current", "behind"} for table in self.tables)
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""

@@ -95,7 +95,6 @@ def export_tables(
         **_receiver(to, mode, place, net=net),
         state=open_store(place.state),
         consumer=consumer,
-        net=net,
         start=start,
         on_expired=on_expired,
         max_versions=max_versions,
@@ -111,9 +110,9 @@ def export_tables(
 
 
 def _receiver(to: str | Sink, mode: str | None, target: Target, *, net: bool) -> dict[str, Any]:
-    """Open who receives what changed in a target, for a `Run`; comes with its name for people, and its mode."""
+    """Open who receives what changed in a target, for a `Run`; comes with its name for people, mode and net."""
     if not isinstance(to, str):
-        return {"sink": to, "to": type(to).__qualname__, "mode": mode or ""}
+        return {"sink": to, "to": type(to).__qualname__, "mode": mode or "", "net": net}
     check_disjoint(to, target.place if target.catalog is None else None)
     sink, chosen = open_sink(to, mode)
     if net and chosen == "scd2":  # states that came and went within a window would be missing
@@ -121,7 +120,7 @@ def _receiver(to: str | Sink, mode: str | None, target: Target, *, net: bool) ->
             "mode scd2 keeps every state of a row, and net changes leave out those within a window"
         )
         raise LandingZoneError(msg, next_step="Leave --net out, or choose mode current.")
-    return {"sink": sink, "to": shown_url(to), "mode": chosen}
+    return {"sink": sink, "to": shown_url(to), "mode": chosen, "net": net}
 
 
 def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.proof import duration_of, retention_of
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.store import PathOrUrl
-from mirrorlib.tabular import Report
+from mirrorlib.tabular import StateReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,17 +45,13 @@ class Enabled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class EnableReport(Report):
+class EnableReport(StateReport):
     """What became of every table."""
 
     columns: ClassVar = ("table", "feed", "from version")
+    ill: ClassVar = frozenset({"refused"})
     place: str
     tables: tuple[Enabled, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say whether every table has its feed on."""
-        return all(table.state != "refused" for table in self.tables)
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
