@@ -18,8 +18,7 @@ from mirrorlib.errors import FeedExpiredError, TableBusyError
 from mirrorlib.feed.declared_keys import find_mirror
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
-from mirrorlib.feed.window import NOTHING, open_window
-from mirrorlib.journal.entries import new_attempt, now
+from mirrorlib.feed.window import open_window, plan_window
 from mirrorlib.journal.leases import hold_stream
 from mirrorlib.journal.streams import WindowEntry, WindowPlan, position_of, table_id_of
 
@@ -123,19 +122,7 @@ def _plan(job: StreamJob, entry: WindowEntry | None, after: int | None, until: i
     """Plan a window of what came after a version; or, after None, a snapshot."""
     stream, commits, keys = job.stream, job.source.commits, _keys(job)
     spell_keys(stream.table, commits.metadata_at(until), keys)  # a plan is never changed
-    return WindowPlan(
-        stream=stream.uuid,
-        number=1 if entry is None else entry.plan.number + 1,
-        attempt=new_attempt(),
-        kind="snapshot" if after is None else "changes",
-        reset=after is None and position_of(stream, entry) is not None,  # for changes that are lost
-        after=NOTHING if after is None else after,
-        until=until,
-        until_at=commits.written_at(until).isoformat(),
-        table_id=commits.metadata_at(commits.newest).id,
-        keys=keys,
-        planned_at=now(),
-    )
+    return plan_window(commits, stream, entry, after, until, keys)
 
 
 def _keys(job: StreamJob) -> tuple[str, ...]:

@@ -56,6 +56,11 @@ class Commit:
     rows: int
 
     @property
+    def told(self) -> str:
+        """Tell which commit it is, and whose."""
+        return f"version {self.version}, {self.operation} by {self.user}"
+
+    @property
     def harmless(self) -> bool:
         """Say whether it changed no row."""
         return self.operation in _HARMLESS and not self.forgets

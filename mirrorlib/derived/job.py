@@ -96,9 +96,8 @@ def open_target(job: DeriveJob) -> DerivedTarget:
     foreign = last.foreign
     if foreign is not None and not job.rebuild:
         msg = "somebody else has written to the derived table"
-        who = f"version {foreign.version}, {foreign.operation} by {foreign.user}"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
-        raise ForeignWriteError(msg, table=job.place.shown, found=who, next_step=step)
+        raise ForeignWriteError(msg, table=job.place.shown, found=foreign.told, next_step=step)
     held = last.facts if (last.facts or {}).get("derived") == job.name else None
     return DerivedTarget(found=found, schema=schema, last=last, held=held, pure=foreign is None)
 

@@ -220,9 +220,9 @@ def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
     last = read_last_commit(log, lambda one: (one.ours or {}).get(_OWNED) in meant, _OWNED)
     if last.foreign is not None:
         msg = "somebody else has written to the table of the current view"
-        who = f"version {last.foreign.version}, {last.foreign.operation} by {last.foreign.user}"
         step = "Drop the table and let the view be made anew, or keep it in another one."
-        raise ForeignWriteError(msg, table=view.place.shown, found=who, next_step=step)
+        found = last.foreign.told
+        raise ForeignWriteError(msg, table=view.place.shown, found=found, next_step=step)
     said = {_OWNED: view.id, ON: max(last.newest, 0)}
     _merge(session, rows, view, said)
     if view.retention is not None and deleted is not None:

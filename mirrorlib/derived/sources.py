@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import JournalError, LandingZoneError
-from mirrorlib.feed.window import NOTHING
-from mirrorlib.journal.entries import new_attempt, now
+from mirrorlib.feed.window import NOTHING, plan_window
+from mirrorlib.journal.entries import now
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import (
     Outcome,
@@ -185,19 +185,8 @@ def _round(
 
 def _planned(source: SourceTable, stream: Stream, entry: WindowEntry | None) -> WindowPlan:
     commits, position = source.table.commits, position_of(stream, entry)
-    plan = WindowPlan(
-        stream=stream.uuid,
-        number=1 if entry is None else entry.plan.number + 1,
-        attempt=new_attempt(),
-        kind="snapshot" if position is None or position == NOTHING else "changes",
-        reset=False,
-        after=NOTHING if position is None else position,
-        until=commits.newest,
-        until_at=commits.written_at(commits.newest).isoformat(),
-        table_id=source.table_id,
-        keys=(),
-        planned_at=now(),
-    )
+    after = None if position == NOTHING else position
+    plan = plan_window(commits, stream, entry, after, commits.newest)
     return source.registry.write_plan(stream, plan)
 
 

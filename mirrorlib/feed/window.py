@@ -21,7 +21,8 @@ from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed import proof
 from mirrorlib.feed.schemas import renew, renewed_columns, spans
-from mirrorlib.journal.streams import Start
+from mirrorlib.journal.entries import new_attempt, now
+from mirrorlib.journal.streams import Start, Stream, WindowEntry, WindowPlan, position_of
 
 Bound = int | str | datetime
 NOTHING = -1  # the version before the first
@@ -99,6 +100,30 @@ def open_window(
         changes=any(commit.changes for commit in read),
         rows=None if None in counts else sum(count for count in counts if count is not None),
         files=None if None in whole else tuple(file for files in whole for file in files or ()),
+    )
+
+
+def plan_window(
+    commits: Commits,
+    stream: Stream,
+    entry: WindowEntry | None,
+    after: int | None,
+    until: int,
+    keys: Sequence[str] = (),
+) -> WindowPlan:
+    """Plan the window of a stream that follows *entry*, of what came after a version; or, after None, a snapshot."""
+    return WindowPlan(
+        stream=stream.uuid,
+        number=1 if entry is None else entry.plan.number + 1,
+        attempt=new_attempt(),
+        kind="snapshot" if after is None else "changes",
+        reset=after is None and position_of(stream, entry) is not None,  # for changes that are lost
+        after=NOTHING if after is None else after,
+        until=until,
+        until_at=commits.written_at(until).isoformat(),
+        table_id=commits.metadata_at(commits.newest).id,
+        keys=tuple(keys),
+        planned_at=now(),
     )
 
 

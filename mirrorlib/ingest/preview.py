@@ -36,7 +36,7 @@ from mirrorlib.ingest.next_batch import Next, warnings_of
 from mirrorlib.ingest.options import Asked, read_asked, show_options
 from mirrorlib.ingest.report import PlannedTable, PlanReport, State
 from mirrorlib.ingest.work import Work
-from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
+from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import REBUILD, Entry
 from mirrorlib.journal.registry import registries
 from mirrorlib.landing.listing import TableFolder
@@ -85,8 +85,7 @@ def plan_zone(
 
 def plan_job(job: Job, *, compares: bool = True) -> PlanReport:
     """Say what a job would do to its tables, and write nothing; what a rebuild changes, if it *compares* rows."""
-    if (written := job.state.read(STATE_FILE)) is not None:
-        check_owner(job.state, written, job.target.owner)
+    check_owner(job.state, job.target.owner)
     folders, gone, warnings = find_tables(job)
     planned, approval = _foresee_all(job, folders, gone, compares=compares)
     return PlanReport(
@@ -109,7 +108,7 @@ def approve_tables(
     """
     planned, approval = _foresee_all(job, folders, gone)
     if approval != approved:
-        parts = zip(_SIDES, approval.split("-"), [*approved.split("-"), *_SIDES], strict=False)
+        parts = zip(_SIDES, approval.split("-"), [*str(approved).split("-"), *_SIDES], strict=False)
         other = " and ".join(f"other {side}" for side, one, was in parts if one != was)
         files = [f"{t.table} {t.files} up to {t.last_file}" for t in planned if t.files]
         msg = "this is no longer the plan that was approved, and nothing was written"

@@ -34,7 +34,7 @@ from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.preview import plan_job
 from mirrorlib.ingest.reset import lives_in, start_over
 from mirrorlib.ingest.run import apply_job
-from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import REBUILD, Done, Entry, Life, new_attempt
 from mirrorlib.landing.listing import FolderListing, TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, parse_name, sequence_name
@@ -209,6 +209,7 @@ def undo_rebuild(
     """
     places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
     store = open_store(places.state)
+    check_owner(store, places.owner)
     life, entry, done = _find_undoable(Journal(store, name), name)
     with lock_table(spark, places, store, name, lambda: False), lend_session(spark) as session:
         ref = refer(places, name)

@@ -19,7 +19,7 @@ from mirrorlib.ingest.files.continued_life import numbers_of, position_behind
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.source import refuse_changed_source
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
-from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
+from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import Entry, Life
 from mirrorlib.landing.listing import TableFolder, see_below, see_folder
 from mirrorlib.landing.metadata.declared import TableMetadata
@@ -101,8 +101,7 @@ def start_over(
     store = open_store(places.state)
     journal = Journal(store, name)
     lives_in(journal, name)
-    if (marker := store.read(STATE_FILE)) is not None:
-        check_owner(store, marker, places.owner)
+    check_owner(store, places.owner)
     with lock_table(spark, places, store, name, lambda: False):
         life = begin(journal)
         word = {

@@ -149,9 +149,7 @@ def open_state(state: Store, owner: str | None = None) -> None:
     It becomes the journal of the target *owner* if it has none yet; None for what is no journal. Raises `JournalError`
     where the store does not keep a second writer out, or as `check_owner` does.
     """
-    data = state.read(STATE_FILE)
-    if data is not None:
-        said = check_owner(state, data, owner)
+    if (said := check_owner(state, owner)) is not None:
         if owner is not None and said.get("target") is None:
             state.put(STATE_FILE, json_bytes({**said, "target": owner}))
         return
@@ -171,14 +169,16 @@ def open_state(state: Store, owner: str | None = None) -> None:
         raise JournalError(msg, next_step="Keep the state on another store, with --state.")
     owned = {} if owner is None else {"target": owner}
     state.put_new(STATE_FILE, json_bytes({"format": FORMAT, "created_at": now(), **owned}))
-    check_owner(state, state.read(STATE_FILE), owner)  # another runner may have been first
+    check_owner(state, owner)  # another runner may have been first
 
 
-def check_owner(state: Store, data: bytes | None, owner: str | None) -> dict[str, Any]:
-    """See that a state folder is a target's own, by *data*, which it says of itself; return that, parsed.
+def check_owner(state: Store, owner: str | None) -> dict[str, Any] | None:
+    """See that a state folder is a target's own, by what it says of itself; return that, None where there is none.
 
     Raises `JournalError` where it is another target's, or of another format.
     """
+    if (data := state.read(STATE_FILE)) is None:
+        return None
     said = check_format(data, STATE_FILE)
     if owner is None or said.get("target") in {None, owner}:
         return said

@@ -111,8 +111,8 @@ def test_another_plan_is_refused_before_anything_is_written(
 
 
 @pytest.mark.thorough("x", "a-*")
-@pytest.mark.parametrize("approved", ["", "x", "a-b-c-d-e"])
-def test_what_is_no_hash_approves_nothing(fresh: Mirror, approved: str) -> None:
+@pytest.mark.parametrize("approved", ["", "x", "a-b-c-d-e", 5])
+def test_what_is_no_hash_approves_nothing(fresh: Mirror, approved: Any) -> None:
     """Not even an empty text, as a variable may be."""
     fresh.publish()
 

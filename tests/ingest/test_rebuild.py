@@ -322,6 +322,9 @@ def test_it_can_be_undone_until_something_else_is_committed(fresh: Mirror) -> No
     mirror = damaged(fresh)
     rows = mirror.rows()
     assert rebuild(mirror).ok
+    other, state = f"{mirror.target}-other", f"{mirror.target}/_mirrorlib"
+    with pytest.raises(JournalError, match="another target's"):
+        mirrorlib.undo_rebuild(mirror.spark, other, mirror.name, state=state)
 
     undo(mirror)
     undo(mirror)

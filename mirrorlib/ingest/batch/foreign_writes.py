@@ -184,9 +184,7 @@ def _guard(work: Work, commits: tuple[Commit, ...], first: int, newest: int) -> 
     if foreign and work.journal.lives()[-1].uuid != work.life.uuid:
         raise life_is_over(work)
     if foreign:
-        found = "; ".join(
-            f"version {c.version}: {c.operation} by {c.user}" for c in foreign[:_NAMED]
-        )
+        found = "; ".join(commit.told for commit in foreign[:_NAMED])
         msg = "somebody else wrote to the table since our last commit"
         if foreign[0].forgets:
             msg = "somebody lets Delta forget transactions"

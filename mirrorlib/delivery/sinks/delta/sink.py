@@ -224,8 +224,7 @@ def _check_untouched(work: WindowWork) -> None:
     if plan.kind != "changes":
         return
     if last.foreign is not None and not is_log:
-        commit = last.foreign
-        found = f"version {commit.version}, {commit.operation} by {commit.user}"
+        found = last.foreign.told
         reason = "somebody else has written to the table that the consumer keeps"
     elif work.fresh and plan.number > 1 and work.continues:
         reason = "the table that the consumer keeps was removed and is empty now"
