@@ -14,7 +14,7 @@ from mirrorlib.delivery.stream_job import StreamJob, begin_anew, check_table
 from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
 from mirrorlib.events import emit, pick
 from mirrorlib.feed.files.direct import read_small_window, to_frame
-from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
+from mirrorlib.feed.proof import check_kept, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
 from mirrorlib.feed.schemas import physical_names, renewed_columns
 from mirrorlib.feed.window import open_window
@@ -153,9 +153,8 @@ def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> Non
         if plan.kind == "snapshot":
             prove_rows(source.commits, plan.until)
         else:
-            check_present(source.commits, plan.after, plan.until)
-            prove_files(source.commits, range(plan.after + 1, plan.until + 1))
             window = open_window(source.commits, plan.after, plan.until)
+            prove_files(source.commits, range(plan.after + 1, plan.until + 1))
             read_window(job.spark, source, window)  # it was not planned by itself
     except FeedExpiredError as lost:
         raise lost from exc

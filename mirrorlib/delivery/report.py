@@ -69,8 +69,7 @@ class ExportReport(StateReport):
         """Say what was reset, and why tables failed."""
         gone = "changes were gone; a snapshot has taken their place."
         resets = [f"{t.table}: {gone}" for t in self.tables if t.resets]
-        none = [] if self.tables else ["There is no such table."]
-        return [*none, *resets, *(t.reason for t in self.tables if t.reason)]
+        return [*resets, *super(ExportReport, self).notes()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

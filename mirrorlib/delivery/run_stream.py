@@ -20,7 +20,13 @@ from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
 from mirrorlib.feed.window import open_window, plan_window
 from mirrorlib.journal.leases import hold_stream
-from mirrorlib.journal.streams import WindowEntry, WindowPlan, position_of, table_id_of
+from mirrorlib.journal.streams import (
+    WindowEntry,
+    WindowPlan,
+    position_of,
+    table_id_of,
+    version_given,
+)
 
 
 def bring_up_to_date(job: StreamJob, progress: StreamProgress) -> None:
@@ -53,7 +59,7 @@ def bring_up_to_date(job: StreamJob, progress: StreamProgress) -> None:
 
 
 def _note(job: StreamJob, progress: StreamProgress, entry: WindowEntry | None) -> None:
-    progress.position = position = position_of(job.stream, entry)
+    progress.position = position = version_given(job.stream, entry)
     progress.newest = max(_goal(job), -1 if position is None else position)
 
 
@@ -107,7 +113,7 @@ def _next(job: StreamJob, entry: WindowEntry | None) -> WindowPlan | None:
         check_table(job, table_id_of(stream, entry), position)
         if position >= goal:
             return None
-        until = min(goal, position + (job.run.max_versions or goal))
+        until = min(goal, position + (job.run.max_versions or goal + 1))
         window = open_window(commits, position, until)
     except FeedExpiredError:
         if stream.on_expired == "fail":
@@ -131,7 +137,7 @@ def _keys(job: StreamJob) -> tuple[str, ...]:
     if isinstance(chosen, Mapping):
         chosen = chosen.get(name, chosen.get(name.rpartition("/")[2]))
     if chosen is not None:
-        return tuple(chosen)
+        return (chosen,) if isinstance(chosen, str) else tuple(chosen)
     mirror = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
     groups, commits = getattr(job.run.sink, "groups", False), job.source.commits
     return mirror.keys or stored_columns(commits, commits.newest, grouping=groups)

@@ -72,9 +72,7 @@ def needs_mapping(name: str) -> bool:
     return bool(_MAPPED & set(name))
 
 
-def find_column(columns: Iterable[Column], name: str) -> Column | None:
-    """Find a column as Delta does, without regard to case."""
-    return find_named(columns, name)
+find_column = find_named  # as Delta does, without regard to case
 
 
 def find_key_column(columns: Iterable[Column], key: str) -> Column | None:

@@ -163,8 +163,8 @@ def _in_utc(spark: SparkSession) -> Iterator[None]:
     """Set the time zone of a session that is lent to several at once, until the last of them gives it back."""
     with _LENDING:
         count, zone = _LENT.get(spark, (0, read_conf(spark, _ZONE)))
-        _LENT[spark] = (count + 1, zone)
         set_conf(spark, _ZONE, "UTC")
+        _LENT[spark] = (count + 1, zone)
     try:
         yield
     finally:

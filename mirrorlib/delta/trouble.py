@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from mirrorlib.errors import MirrorError, first_line
 
 _LOGGER = logging.getLogger(__name__)
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _CAUSE = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
 _LONGEST = 300  # characters of what Spark says
@@ -143,9 +143,7 @@ def condition_of(exc: BaseException) -> str:
 
 def conditions_of(exc: BaseException) -> list[str]:
     """Name what Spark calls an error, and what its causes are called."""
-    own, text = condition_of(exc), str(exc)
-    within = [text[m.start() + 1 : text.index("]", m.start())] for m in _CONDITION.finditer(text)]
-    return [name for name in (own, *within) if name]
+    return [name for name in (condition_of(exc), *_CONDITION.findall(str(exc))) if name]
 
 
 def tell_trouble(exc: BaseException, doing: str) -> Trouble:

@@ -58,11 +58,6 @@ class EnableReport(StateReport):
         versions = ["-" if one.version is None else str(one.version) for one in self.tables]
         return [(t.table, t.state, v) for t, v in zip(self.tables, versions, strict=True)]
 
-    def notes(self) -> list[str]:
-        """Say why tables were refused."""
-        none = [] if self.tables else [f"There is no Delta table in {self.place}."]
-        return [*none, *(table.reason for table in self.tables if table.reason)]
-
 
 def enable_feed(
     spark: SparkSession,

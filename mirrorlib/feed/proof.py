@@ -111,13 +111,6 @@ def _lacks_file(commits: Commits, commit: FeedCommit, until: datetime | None) ->
     return not all(map(commits.holds, commit.files))
 
 
-def check_present(commits: Commits, after: int, until: int) -> None:
-    """Raise `FeedExpiredError` unless every version behind one and up to another has a file of its own in the log."""
-    if after + 1 < commits.first:
-        gone = min(commits.first - 1, until)
-        raise expired(commits, f"the log no longer holds version {gone}", gone)
-
-
 def check_kept(commits: Commits, versions: Sequence[int]) -> None:
     """Raise `FeedExpiredError` unless versions have a file of their own in the log, whatever those around them have."""
     for version in versions:

@@ -18,7 +18,7 @@ from typing import SupportsIndex
 
 from mirrorlib.delta.actions import ChangeFile, FeedCommit, Metadata
 from mirrorlib.delta.commits import Commits
-from mirrorlib.errors import FeedError, FeedExpiredError
+from mirrorlib.errors import FeedError
 from mirrorlib.feed import proof
 from mirrorlib.feed.schemas import renew, renewed_columns, spans
 from mirrorlib.journal.entries import new_attempt, now
@@ -82,8 +82,10 @@ def open_window(
         found = f"after {after}, which is version {first}, until version {last}"
         raise FeedError(msg, table=shown, found=found, next_step="Exchange the bounds.")
     if first == last:
-        return Window(after=first, until=last, metadata=_metadata_at(commits, last))
-    proof.check_present(commits, first, last)
+        return Window(after=first, until=last, metadata=commits.metadata_at(max(last, 0)))
+    if first + 1 < commits.first:
+        gone = min(commits.first - 1, last)
+        raise proof.expired(commits, f"the log no longer holds version {gone}", gone)
     versions = range(first + 1, last + 1)
     read = [commits.read(version) for version in versions]
     counts = [commit.rows for commit in read]
@@ -93,7 +95,7 @@ def open_window(
     return Window(
         after=first,
         until=last,
-        metadata=_metadata_at(commits, last),
+        metadata=commits.metadata_at(last),
         segments=tuple(segments),
         rewritten=tuple(commit.version for commit in read if commit.rewrites),
         pairs=any(commit.pairs for commit in read),
@@ -176,13 +178,6 @@ def _moment(shown: str, name: str, bound: str | datetime) -> datetime:
         step = "Give an aware datetime, such as datetime.now(timezone.utc)."
         raise FeedError(msg, table=shown, found=str(bound), next_step=step)
     return bound
-
-
-def _metadata_at(commits: Commits, version: int) -> Metadata:
-    try:
-        return commits.metadata_at(max(version, 0))
-    except FeedExpiredError as exc:
-        raise proof.expired(commits, exc.reason, version) from exc
 
 
 def _cut(commits: Commits, found: Sequence[FeedCommit]) -> list[Segment]:

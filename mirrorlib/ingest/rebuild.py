@@ -22,7 +22,7 @@ from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_made, find_location, find_table, open_log, refer
 from mirrorlib.errors import ForeignWriteError, JournalError
-from mirrorlib.events import Event, Observer, emit, unobserved
+from mirrorlib.events import Observer, emit, unobserved
 from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows
 from mirrorlib.ingest.batch.snapshot import stage_difference
@@ -86,10 +86,10 @@ def rebuild_table(
 
     """
     places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
-    journal, ended = Journal(open_store(places.state), name), list[Event]()
+    journal = Journal(open_store(places.state), name)
     zone, options = _check(journal, name, start_at)
-    job = replace(open_job(spark, zone, places, options, observe, lambda: bool(ended)), only=name)
-    quiet = replace(job, rebuilds=True, observe=unobserved, stop=lambda: False)
+    job = replace(open_job(spark, zone, places, options, observe), only=name)
+    quiet = replace(job, rebuilds=True, observe=unobserved)
     foreseen = plan_job(quiet, compares=plan)
     if plan:
         return foreseen
@@ -99,8 +99,8 @@ def rebuild_table(
         step = "Start it over, which replaces its content by what the zone shows: mirrorlib reset"
         raise JournalError(msg, table=table, file=told.file, found=told.reason, next_step=step)
     first = options.start_at or 1
-    start_over(spark, places, name, partial(_begin, zone, first), _REASON, kind=REBUILD)
-    report = apply_job(replace(job, observe=partial(_observe, job.observe, ended)))
+    life = start_over(spark, places, name, partial(_begin, zone, first), _REASON, kind=REBUILD)
+    report = apply_job(replace(job, stop=partial(_has_batch, journal, life)))
     if not any(one.batches for one in report.tables):
         msg = "the table has not been computed anew yet"
         found = "; ".join(one.reason for one in report.tables)
@@ -108,10 +108,10 @@ def rebuild_table(
     return report
 
 
-def _observe(observe: Observer, ended: list[Event], event: Event) -> None:
-    if (event.step, event.when) == ("done", "after"):
-        ended.append(event)
-    observe(event)
+def _has_batch(journal: Journal, life: Life) -> bool:
+    """Say whether the first batch of a life has ended."""
+    entry = journal.newest(life)
+    return entry is not None and entry.done is not None
 
 
 def _begin(zone: str, first: int, journal: Journal) -> Life:
@@ -220,11 +220,14 @@ def undo_rebuild(
         source = find_feed_table(session, table_address(places, name), shown=name.shown)
         rows = read_rows(session, source, done.version - 1)
         found = check_made(find_table(session, ref), str(name))
-        folder = f"staged/{name.segment}/undo-{new_attempt()}"
+        folder = f"staged/tables/{name.segment}/undo-{new_attempt()}"
         stage = Stage(spark=session, state=store, folder=folder)
         try:
             keys = spelled_keys(found.columns, entry.plan.policies.keys)
             staged, by = stage_difference(stage, ref, rows, keys)
+            now = log.newest(at_least=newest) or newest
+            if _is_undone(log.commits(newest, now), str(name)):  # by another, since the first look
+                return
             facts = {"life": life.uuid, "batch": None, "outcome": _UNDONE, "mirrorlib": VERSION}
             claim = claim_table(session, ref, log, store, newest, f"mirrorlib:apply:{name}")
             mark = Mark(app_id=f"{life.app_id}:undo", version=1, facts=facts, claim=claim)

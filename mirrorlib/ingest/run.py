@@ -163,15 +163,15 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress
         _hold_claims(spark, job, folder.name),
     ):
         word = journal.read_status()
+        progress.recall(word)
         view, opened = _open(job, folder, journal, word, progress)
         # A plain folder whose first files do not count has been seen only once its life has begun.
         if opened.waits_for and not (opened.plain and not job.options.include_existing):
             return progress.end("waiting", opened.waits_for)
         if isinstance(job.state, LocalStore):
             # What a killed runner left; the lock says it is gone.
-            job.state.delete_folder(f"staged/{folder.name.segment}")
+            job.state.delete_folder(f"staged/tables/{folder.name.segment}")
         progress.verified = read_verified(word)
-        progress.recall(word)
         before = journal.lives()
         lives = lives_of(job, journal, opened, before)
         work = open_work(job, spark, folder, opened, lives)

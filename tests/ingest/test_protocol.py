@@ -21,6 +21,7 @@ import pytest
 
 import mirrorlib
 from computes import SERVERLESS
+from mirrorlib.delta.table import find_table
 from mirrorlib.errors import TableBusyError
 from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.batch.open_batch import prepare_again
@@ -454,7 +455,7 @@ def carry_slowly(
     """Carry a batch's plan out as a runner that opened its files long ago, and do something at one of its steps."""
     work = mirror.open_work()
     plan = mirror.plan(work, batch)
-    prepared = prepare_again(Attempt(work=work, plan=plan))
+    prepared = prepare_again(Attempt(work=work, plan=plan), find_table(work.spark, work.ref))
     return carry_out(replace(work, observe=at(*step, meanwhile)), plan, prepared, {}).outcome
 
 
@@ -763,7 +764,7 @@ def test_a_runner_of_an_old_life_changes_nothing_in_the_new_one(
     mirror.run_until("plan", "after")
     slow = mirror.open_work()
     plan = mirror.plan(slow, 3)
-    prepared = prepare_again(Attempt(work=slow, plan=plan))
+    prepared = prepare_again(Attempt(work=slow, plan=plan), find_table(slow.spark, slow.ref))
     mirror.reset()
     ended: list[str] = []
 
@@ -807,7 +808,7 @@ def test_a_runner_of_an_old_life_s_first_batch_is_told_of_the_reset(
     fresh.run_until("plan", "after")
     slow = fresh.open_work()
     plan = fresh.plan(slow, 1)
-    prepared = None if damage else prepare_again(Attempt(work=slow, plan=plan))
+    prepared = None if damage else prepare_again(Attempt(work=slow, plan=plan), None)
     if damage:
         fresh.replace(1)
     fresh.reset()

@@ -16,6 +16,7 @@ from mirrorlib.commit.adopt import AddedFile, commit_files, read_statistics, tak
 from mirrorlib.commit.protocol import OvertakenError
 from mirrorlib.delta.columns import Columns
 from mirrorlib.delta.log import FileLog
+from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.delta.sessions import carries_marks
 from mirrorlib.delta.table import find_table
 from mirrorlib.identifiers import quote
@@ -92,6 +93,8 @@ def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
     found = find_table(work.spark, work.ref)
     if ended is not None or found is None or not takes_files(work.spark, work.ref, found):
         return None
+    if found.properties.get(LIFE_PROPERTY) != work.life.uuid:
+        return None  # fenced off, which Delta sees and this way does not
     # What a table holds that is begun anew has to go.
     return version if plan.before or not found.bytes else None
 

@@ -151,7 +151,7 @@ def _take_up(attempt: Attempt) -> Prepared:
     found = find_table(work.spark, work.ref) if plan.before else None
     if found is not None:
         resume_feed(work.spark, work.ref, found)
-    return prepare_again(attempt)
+    return prepare_again(attempt, found)
 
 
 def _commit(attempt: Attempt, prepared: Prepared) -> None:
@@ -159,7 +159,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
     columns, replaces_columns = evolve_table(attempt, prepared)
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
     # A folder unlike that of any other attempt.
-    folder = f"staged/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
+    folder = f"staged/tables/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
     stage = Stage(spark=work.spark, state=work.state, folder=folder)
     if not replaces_columns and adopt_batch(attempt, prepared):
         return
@@ -277,7 +277,7 @@ def end_pending(
     )
     prepared = None
     try:
-        prepared = prepare_again(attempt)
+        prepared = prepare_again(attempt, found)
     except FAULTS as fault:
         done = replace(done, outcome="void", cause=standing_cause(plan, cause_of_void(plan, fault)))
     return Entry(plan=plan, done=done), standing, prepared

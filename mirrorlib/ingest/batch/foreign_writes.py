@@ -97,7 +97,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         raise _gone(work, "the Delta table was replaced by another since our last commit", last)
     _guard(work, commits, known, newest)
     if not work.options.allow_foreign_writes:
-        _refuse_repeats(work, commits, last.version)
+        _refuse_repeats(work, commits, plan.batch, last.version)
         verified = Verified(life=plan.life, batch=plan.batch, table_id=found.id, version=newest)
     return Standing(
         columns=found.columns,
@@ -140,7 +140,6 @@ def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, C
     newest = work.log.newest(at_least=start)
     if not plan.before and (newest is None or newest < start):
         start = -1  # the batch fills a table from nothing, so it may be one that is made anew
-        newest = work.log.newest()
     if newest is None and start == -1:
         return None, None
     if newest is None or newest < start:
@@ -161,14 +160,15 @@ def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, C
     return newest, mine
 
 
-def _refuse_repeats(work: Work, commits: tuple[Commit, ...], version: int) -> None:
-    """Refuse to go on where the newest batch, whose commit is that of a *version*, or one before it came again later.
+def _refuse_repeats(work: Work, commits: tuple[Commit, ...], batch: int, version: int) -> None:
+    """Refuse to go on where a batch, whose commit is that of a *version*, or one before it came again later.
 
     A runner whose compute cannot mark a MERGE may do so beside one whose compute can, and which lays down no claim.
     """
     for commit in commits:
         said = commit.ours or {}
-        if commit.version > version and said.get("batch") and said["life"] == work.life.uuid:
+        known = 0 < (said.get("batch") or 0) <= batch and said["life"] == work.life.uuid
+        if commit.version > version and known:
             msg = "a batch was committed twice, by runners on compute of two kinds at once"
             found = f"batch {said['batch']} in version {commit.version}, again"
             step = f"Start the table over: mirrorlib reset TARGET {work.table}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from mirrorlib.delta.columns import Columns, spelled_keys
-from mirrorlib.delta.table import find_table
+from mirrorlib.delta.table import Found
 from mirrorlib.errors import (
     ChangeFileError,
     FileChangedError,
@@ -127,8 +127,8 @@ def prepare_files(
     return Prepared(landed=tuple(landed), growth=growth, fault=fault)
 
 
-def prepare_again(attempt: Attempt) -> Prepared:
-    """Open a plan's files as its planner did, by the plan's own policies.
+def prepare_again(attempt: Attempt, found: Found | None) -> Prepared:
+    """Open a plan's files as its planner did, by the plan's own policies; *found* is the table, if it was there then.
 
     Raises `ChangeFileError`: a file is not what was planned, so the plan has to be voided.
     """
@@ -141,7 +141,6 @@ def prepare_again(attempt: Attempt) -> Prepared:
             step = "Leave it in place; the next run reads it as it is then."
             raise FileChangedError(msg, table=work.table, file=planned.name, next_step=step)
         files.append(file)
-    found = find_table(work.spark, work.ref) if plan.before else None
     prepared = prepare_files(source, files, found.columns if found else ())
     if prepared.fault is not None:
         raise prepared.fault

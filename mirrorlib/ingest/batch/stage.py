@@ -47,8 +47,9 @@ def stage_batch(stage: Stage, source: Source, prepared: Prepared, *, replaces: b
     if prepared.small and (plain or not by_rows):
         return _stage_small(stage, source, prepared, replaces=replaces)
     check_identities(source, prepared.landed)
-    if plain or (replaces and _comes_once(stage, source, prepared)):
-        return stage_inserts(read_frame(stage, source, prepared, ordered=False), prepared.rows)
+    rows = _unfolded(stage, source, prepared, plain=plain) if plain or replaces else None
+    if rows is not None:
+        return stage_inserts(rows, prepared.rows)
     return _stage_large(stage, source, prepared, replaces=replaces)
 
 
@@ -79,14 +80,14 @@ def stage_inserts(frame: DataFrame, rows: int, counts: Mapping[str, int] | None 
     return Staged(frame=frame, ops=ops, rows=rows, bytes=0, private=False, counts=counts)
 
 
-def _comes_once(stage: Stage, source: Source, prepared: Prepared) -> bool:
-    """Say whether each row is the only one of its key, and stays: then nothing has to be folded."""
-    if source.policies.partial is not None or prepared.counts[DELETE]:
-        return False
-    if join_spans([landed.key_span for landed in prepared.landed]) is not None:
-        return True  # they grow from row to row
+def _unfolded(stage: Stage, source: Source, prepared: Prepared, *, plain: bool) -> DataFrame | None:
+    """Read rows that need not be folded, as each is the only one of its key, and stays; None where some do."""
+    if not plain and (source.policies.partial is not None or prepared.counts[DELETE]):
+        return None
     rows = read_frame(stage, source, prepared, ordered=False)
-    return not count_doubles(rows, prepared.keys(source.policies))
+    # Keys that grow from row to row come once.
+    grows = plain or join_spans([landed.key_span for landed in prepared.landed]) is not None
+    return rows if grows or not count_doubles(rows, prepared.keys(source.policies)) else None
 
 
 def _read_folded(stage: Stage, source: Source, prepared: Prepared) -> DataFrame:

@@ -17,8 +17,6 @@ from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.outcome import outcome_of
 from mirrorlib.ingest.work import Attempt, Work
 
-_TRIES = 5  # against commits of the life before, which a fence may meet
-
 
 def take_over(work: Work) -> bool:
     """See that the life before can commit nothing more, and write down how its last batch ended.
@@ -40,15 +38,7 @@ def take_over(work: Work) -> bool:
     refuse_table(work, found)
     check_key_columns(work.table, found.columns, work.source.policies.keys)
     with work.step("fence", {}):
-        for left in range(_TRIES, 0, -1):
-            seen, found = work.log.newest(), find_table(work.spark, work.ref)
-            try:
-                if found is not None:
-                    fence_lives(work, found)
-                break
-            except Exception:
-                if left == 1 or work.log.newest() == seen:
-                    raise
+        fence_lives(work, found)
     before = work.lives[-2]
     entry = work.journal.newest(before)
     if entry is not None and entry.done is None:

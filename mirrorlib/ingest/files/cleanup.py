@@ -71,5 +71,6 @@ def _finished(opened: OpenedFolder, entry: Entry) -> Iterator[StoredFile]:
 def _remove_old(zone: Store, place: str, today: date, days: int) -> None:
     for name in contents(zone, place).folders:
         with contextlib.suppress(ValueError):  # another name is not ours
-            if today - date.fromisoformat(name) > timedelta(days=days):
+            day = date.fromisoformat(name)
+            if day.isoformat() == name and today - day > timedelta(days=days):
                 zone.delete_folder(f"{place}/{name}")

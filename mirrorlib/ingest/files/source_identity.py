@@ -40,7 +40,7 @@ def check_same_zone(
     if entry is None or not entry.position or (entry.plan.zone == zone and not history.moves()):
         return ()
     plain = work.source.policies.plain is not None
-    if (plain and not history.moves()) or proven == proof_of(work, entry):
+    if not history.moves() if plain else proven == proof_of(work, entry):
         return ()
     if plain and work.options.allow_overwrites:
         msg = "the landing zone was moved, and nobody can tell a file that was moved from one that was overwritten"

@@ -157,6 +157,8 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
         if size <= room:
             kept.append(rows)
             marks += markers.chunks
+        else:
+            kept, marks = [], []
     return Landed(
         file=file,
         schema=replace(schema, rows=seen),

@@ -32,6 +32,7 @@ from mirrorlib.identifiers import quote
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 _FROM, _TO, _WAS, _AT = "_mirror_from", "_mirror_to", "_mirror_was", "_mirror_at"
 _COMES, _PLACE = "_mirror_comes", "_mirror_place"
+_OPENED, _CLOSED = "_mirror_opened", "_mirror_closed"
 _ENDS, _CHANGED = "_mirror_ends", "_mirror_changed"
 _BEFORE = -1  # what was open before a window stands before all that it opens
 
@@ -190,12 +191,23 @@ def _held(rows: DataFrame, work: WindowWork) -> DataFrame:
 def _ops_of_states(events: DataFrame, work: WindowWork, by: Sequence[str]) -> DataFrame:
     """Pair the n-th opening of a row with its n-th closing, and tell what a commit has to do.
 
+    What closes while no equal row is open closes nothing, least of all one that opens later.
     Where an open row of a key is closed, all open rows of the key go, and those that stay come again:
     equal rows cannot be told apart.
     """
     columns = list(map(quote, work.columns))
-    side = Window.partitionBy(*columns, _COMES).orderBy(_AT, _FROM)
-    places = events.repartition(*map(quote, by)).withColumn(_PLACE, f.row_number().over(side))
+    order, comes = Window.partitionBy(*columns).orderBy(_AT, _FROM), f.col(_COMES)
+    first, here = Window.unboundedPreceding, Window.currentRow
+    events = events.repartition(*map(quote, by)).withColumns(
+        {
+            name: f.count(f.when(which, 1)).over(order.rowsBetween(first, here))
+            for name, which in ((_OPENED, comes), (_CLOSED, ~comes))
+        }
+    )
+    lacks = f.col(_CLOSED) - f.col(_OPENED)
+    void = f.greatest(f.max(lacks).over(order.rowsBetween(first, -1)), f.lit(0))
+    place = f.when(comes, f.col(_OPENED)).when(lacks > void, -lacks)
+    places = events.withColumn(_PLACE, place.otherwise(f.col(_CLOSED) - void))
     states = places.groupBy(*columns, _PLACE).agg(
         *[f.max(name).alias(name) for name in (_FROM, _TO, _WAS)],
         *[f.first(quote(name), ignorenulls=True).alias(name) for name in work.dropped],

@@ -125,7 +125,10 @@ class _WindowCommitter(Committer[WindowWork, int]):
             last=read_last_commit(log),
         )
         if _is_there(work):
-            return work, 0
+            return (
+                work,
+                work.last.rows or 1,
+            )  # it had some, else nobody had been asked to deliver it
         _check_untouched(work)
         return work, None
 

@@ -11,8 +11,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import (
@@ -48,13 +49,13 @@ class Cluster:
             count = self._count(scene.topic)
             if count is None and not make:
                 return 0
-            return count or self._made(scene.topic, scene, self.address.partitions, {})
+            return self._ready(count, scene.topic, scene, self.address.partitions)
 
     def positions(self, scene: Scene) -> int:
         """See that the topic of positions is there and compacted, and count its partitions."""
         name = self.address.positions
         with self._asked(f"find the topic {name}", scene):
-            count = self._count(name) or self._made(name, scene, 1, {_POLICY: _COMPACT})
+            count = self._ready(self._count(name), name, scene, 1, {_POLICY: _COMPACT})
             self._check_compacted(name, scene)
             return count
 
@@ -100,7 +101,26 @@ class Cluster:
         ready = all(one.leader is not None and one.leader.id >= 0 for one in partitions)
         return len(partitions) if ready else 0
 
-    def _made(self, name: str, scene: Scene, partitions: int | None, config: dict[str, str]) -> int:
+    def _ready(
+        self,
+        count: int | None,
+        name: str,
+        scene: Scene,
+        partitions: int | None,
+        config: Mapping[str, str] = MappingProxyType({}),
+    ) -> int:
+        """Make a topic unless it is there, and wait for its leaders; return how many partitions it has."""
+        end = time.monotonic() + self.address.timeout
+        if count is None:
+            self._make(name, partitions, config)
+        while not (count := count or self._count(name)):
+            if time.monotonic() > end:
+                msg = f"the topic {name} has no leader"
+                raise scene.error(msg, "See that enough brokers run; the next run goes on.")
+            time.sleep(_BREATH)
+        return count
+
+    def _make(self, name: str, partitions: int | None, config: Mapping[str, str]) -> None:
         address = self.address
         if not address.create:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, name))
@@ -108,7 +128,7 @@ class Cluster:
             name,
             num_partitions=partitions or -1,  # the broker's choice
             replication_factor=address.replication or -1,
-            config=config,
+            config=dict(config),
         )
         made = self._admin().create_topics([topic], request_timeout=address.timeout)[name]
         try:
@@ -116,13 +136,6 @@ class Cluster:
         except KafkaException as exc:
             if error_of(exc).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-        end = time.monotonic() + address.timeout
-        while not (count := self._count(name)):
-            if time.monotonic() > end:
-                msg = f"the topic {name} has no leader"
-                raise scene.error(msg, "See that enough brokers run; the next run goes on.")
-            time.sleep(_BREATH)
-        return count
 
     def _check_compacted(self, name: str, scene: Scene) -> None:
         """Refuse a topic that forgets; one that may not be looked at is taken on trust."""

@@ -33,7 +33,6 @@ from mirrorlib.store import Store, StoredFile, contents
 _GONE = "_mirror_gone"
 _BATCH = b"mirrorlib.batch"
 _ALL = b"mirrorlib.all"  # readers of the change file hold no other rows than it says
-_FOLDED = b"mirrorlib.folded"  # several notes are in it
 _NAME = re.compile(r"(\d{20})(-[0-9a-f]{16})?\.parquet")
 _MOST_FILES = 64  # then they are folded to one
 
@@ -61,12 +60,9 @@ class KnownKeys:
         noted = self._last(pa.concat_tables([counts, keys], promote_options="permissive"))
         encoded = self._encode(noted, _ALL) if replaces else self._encode(noted)
         for path in (self._path(number), self._path(number, self._window)):
-            if self._zone.put_new(path, encoded):
-                return
-            marks = self._marks(path)
-            if marks.get(_BATCH) == self._batch:
-                if _FOLDED not in marks:  # else another runner has published the window meanwhile
-                    self._zone.put(path, encoded)
+            noted = self._zone.put_new(path, encoded)
+            # What the window has noted there before says as much, or more where several were folded to it.
+            if noted or self._marks(path).get(_BATCH) == self._batch:
                 return
 
     def read(self, published: int) -> pa.Table:
@@ -95,7 +91,7 @@ class KnownKeys:
             path = self._path(published)
             if self._marks(path).get(_BATCH) != self._batch:
                 path = self._path(published, self._window)
-            self._zone.put(path, self._encode(held, _ALL, _FOLDED))
+            self._zone.put(path, self._encode(held, _ALL))
         for number, file in self._files():
             if number < published:
                 self._zone.delete(file.path)
