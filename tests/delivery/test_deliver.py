@@ -162,14 +162,14 @@ def test_a_consumer_begins_where_it_says(source: Source) -> None:
     report = source.export(consumer="keys", keys=["no"], to=Kept(source.root / "keys"))
     assert (report.state, "the key is no column" in report.reason) == ("failed", True)
     assert source.export(consumer="keys", to=Kept(source.root / "keys")).state == "current"
+    alone = Kept(source.root / "alone")
+    assert source.export(consumer="alone", keys="id", start=-1, to=alone).state == "current"
+    assert [(-1, 3, ["id"])] == [(w["after"], w["until"], w["keys"]) for w in alone.windows()]
     report = source.export(consumer="none", start=9, to=Kept(source.root / "none"))
     assert report.state == "failed"
     assert "beyond the newest version" in report.reason
-    assert {s.consumer for s in mirrorlib.consumers(source.target).streams} == {
-        "keys",
-        "now",
-        "one",
-    }
+    known = {stream.consumer for stream in mirrorlib.consumers(source.target).streams}
+    assert {"alone", "keys", "now", "one"} == known
 
 
 class StoppedError(BaseException):

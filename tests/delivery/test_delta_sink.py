@@ -810,6 +810,28 @@ def test_windows_without_changes_leave_no_gap(
         assert source.rows() == receiver.rows()
 
 
+@pytest.mark.parametrize("keys", [("id",), ()], ids=["keyed", "keyless"])
+def test_a_row_that_goes_before_it_comes_is_a_current_one(
+    spark: SparkSession, tmp_path: Path, keys: tuple[str, ...]
+) -> None:
+    """Of a history that began with what comes, which has never had it: what goes closes nothing that opens later."""
+    source = Source(spark, tmp_path, "id bigint, v string")
+    source.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')")
+    history = Receiver(source, "scd2", keys)
+    history.take(start="now")
+    for value in ("b", "a", "b", "a"):
+        source.run(f"UPDATE {{t}} SET v = '{value}' WHERE id = 1")
+
+    history.take()
+
+    held = spark.read.format("delta").load(str(history.path)).orderBy("valid_from").collect()
+    assert [("b", False), ("a", False), ("b", False), ("a", True)] == [
+        (row["v"], row["is_current"]) for row in held
+    ]
+    assert all((row["valid_to"] is None) == row["is_current"] for row in held)
+    assert all(row["is_current"] or row["valid_from"] < row["valid_to"] for row in held)
+
+
 class Quiet:
     """A receiver that is told that nothing has changed since a version on."""
 

@@ -280,6 +280,23 @@ def test_two_runners_of_one_window_leave_it_once(
     assert met == 6
 
 
+def test_a_late_runner_does_not_set_back_what_readers_follow(windows: Windows) -> None:
+    """It was taken for gone in the middle of a window; others have finished that, and the next ones."""
+    windows.deliver(*three(1), kind="snapshot")
+    happened: list[int] = []
+
+    def meet() -> None:
+        happened.append(windows.deliver(*three(2), again=True))
+        happened.append(windows.deliver(*three(3)))
+
+    windows.deliver(*three(2), store=Dying(windows.store, 3, meet))
+
+    assert [3, 3] == happened
+    assert 3 == FilesSink(windows.store).position(windows.stream)
+    assert 3 == windows.deliver(*three(4))
+    assert [str(number) for number in range(1, 5)] == [one[0][0] for one in windows.values()]
+
+
 def test_a_stream_that_begins_again_sorts_behind_the_one_before(windows: Windows) -> None:
     """Its windows are numbered from 1 again; a late runner of the former stream, or of a passed window, adds nothing."""
     windows.deliver(*three(1), kind="snapshot")

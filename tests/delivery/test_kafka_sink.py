@@ -34,9 +34,11 @@ from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.kafka import open_sink
 from mirrorlib.delivery.sinks.kafka.address import parse_address
+from mirrorlib.delivery.sinks.kafka.cluster import Cluster
 from mirrorlib.delivery.sinks.kafka.messages import Message, rows_as_json
 from mirrorlib.delivery.sinks.kafka.positions import Positions
 from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_id, window_headers
+from mirrorlib.delivery.sinks.kafka.trouble import Scene
 from mirrorlib.delivery.sinks.open import shown_url
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import (
@@ -1024,6 +1026,16 @@ def test_an_address_says_all() -> None:
             found.topic_of(table)
     with pytest.raises(LandingZoneError, match="MIRRORLIB_KAFKA_PASSWORD"):
         parse_address("//a:1/x", {"MIRRORLIB_KAFKA_PASSWORD": "x"})
+
+
+def test_a_topic_without_a_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there, so nobody is told to create it, nor is it made by who may."""
+    address = parse_address("//localhost:1/t?create=false", {})
+    cluster, counts = Cluster(address), [0, 0, 3]
+    monkeypatch.setattr(cluster, "_count", lambda _: counts.pop(0))
+
+    assert 3 == cluster.topic(Scene(address=address, table="t", topic="t"))
+    assert [] == counts
 
 
 def test_fencing_is_by_table_consumer_and_topic() -> None:

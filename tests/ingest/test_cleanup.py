@@ -184,12 +184,11 @@ def test_moved_files_go_after_the_retention(
     publish(table, 1)
     days = [datetime.now(UTC).date() - timedelta(days=age) for age in (3, 5)]
     place = table.folder / "_ProcessedFiles"
-    for name in (*(day.isoformat() for day in days), "somebody's"):
+    theirs = ["20200101", "2020-W01-1", "somebody's"]
+    for name in (*(day.isoformat() for day in days), *theirs):
         (place / name).mkdir(parents=True)
         (place / name / "x.parquet").write_bytes(b"x")
 
     apply(spark, zone, target, retention=4)
 
-    assert sorted([days[0].isoformat(), "somebody's"]) == sorted(
-        path.name for path in place.iterdir()
-    )
+    assert sorted([days[0].isoformat(), *theirs]) == sorted(path.name for path in place.iterdir())

@@ -16,6 +16,7 @@ from mirrorlib.delta import sessions
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, new_session, read_conf
 from mirrorlib.errors import ComputeError
 from mirrorlib.ingest.batch.commit import carry_out
+from mirrorlib.ingest.batch.foreign_writes import stand
 from mirrorlib.journal.leases import Lease, hold
 from mirrorlib.store import open_store
 from mirrors import Mirror
@@ -144,6 +145,16 @@ def test_a_batch_that_runners_on_compute_of_two_kinds_commit_at_once_is_told(
     carry_out(claimed, mirror.plan(claimed, 3), None, {})
 
     mirror.assert_failed("ForeignWriteError", "a batch was committed twice", "batch 3")
+
+
+def test_the_next_batch_of_another_runner_is_no_repeat(mirror: Mirror) -> None:
+    """A plan takes no lock: what is committed behind the batch that it goes on from is told, and accepted."""
+    work = mirror.open_work()
+    entry = work.journal.newest(work.life)
+    mirror.publish()
+    mirror.assert_current()
+
+    assert mirror.newest == stand(work, entry).version
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.errors import FeedExpiredError, ForeignWriteError, JournalError
+from mirrorlib.ingest import rebuild as rebuild_module
 from mirrors import Killed, Mirror, at, die
 from tables import newest_version
 from zones import ZoneWriter
@@ -337,6 +338,26 @@ def test_it_can_be_undone_until_something_else_is_committed(fresh: Mirror) -> No
     assert "current" == mirror.run().state
     with pytest.raises(JournalError, match="no rebuild to undo"):
         undo(mirror)
+
+
+def test_what_is_committed_while_it_is_undone_stays(
+    fresh: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another machine, which no lock keeps off: nothing is undone then."""
+    mirror = damaged(fresh)
+    assert rebuild(mirror).ok
+    staged = rebuild_module.stage_difference
+
+    def meet(*given: Any) -> Any:
+        found = staged(*given)
+        mirror.do("INSERT INTO {t} VALUES (78, 'z')")
+        return found
+
+    monkeypatch.setattr(rebuild_module, "stage_difference", meet)
+    with pytest.raises(ForeignWriteError, match="written to since"):
+        undo(mirror)
+
+    assert 1 == mirror.spark.read.format("delta").load(str(mirror.path)).where("id = 78").count()
 
 
 @pytest.mark.thorough

@@ -184,3 +184,18 @@ def test_a_first_load_of_updates_is_staged_only_where_a_key_comes_again(
     assert looks == len(looked)
     (facts,) = batches_of(f"{target}/t")
     assert (len(last) == 4) == facts.get("direct", False)
+
+
+def test_a_table_of_any_name_leaves_alone_what_others_have_staged(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path
+) -> None:
+    """An export, or a derived table, may be in the middle of its work."""
+    theirs = [tmp_path / "target/_mirrorlib/staged" / name / "x" for name in ("exports", "derive")]
+    for path in theirs:
+        zone.table(path.parent.name).file([{"id": 1}])
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"theirs")
+
+    assert mirrorlib.apply(spark, str(zone), str(tmp_path / "target")).ok
+
+    assert all(path.exists() for path in theirs)

@@ -197,6 +197,14 @@ def test_no_name_in_the_list_is_one_that_nobody_has(spark: SparkSession) -> None
     assert set() == set(lost) - ELSEWHERE
 
 
+def test_a_name_with_a_bracket_is_no_condition() -> None:
+    """What one table's Spark says must not end the run of all."""
+    text = "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `[AA.x` cannot be resolved"
+
+    assert ["UNRESOLVED_COLUMN.WITH_SUGGESTION"] == trouble.conditions_of(RuntimeError(text))
+    assert spark_error(RuntimeError("`[AA.x`"), "commit").reason
+
+
 def test_of_java_the_cause_is_told() -> None:
     """Its first line alone says that a job was ended."""
     text = "Job aborted.\n\tat x.y\nCaused by: java.io.IOException: No such device\n\tat z"

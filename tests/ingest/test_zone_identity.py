@@ -203,6 +203,22 @@ def test_a_plain_folder_that_was_moved_is_proven_once_and_known_from_then_on(
     assert [1, 2, 3, 4] == ids(spark, target)
 
 
+def test_each_move_of_a_plain_folder_is_proven(spark: SparkSession, tmp_path: Path) -> None:
+    """Also one that is told only once the folder's newest files are of the new root."""
+    target, old, new = str(tmp_path / "target"), tmp_path / "old", tmp_path / "new"
+    put(old, "a.csv", 1, metadata=None)
+    put(new, "b.csv", 2, metadata=None)
+    for root in (old, new):
+        assert "current" == apply(spark, root, target).state
+    put(new, "a.csv", 9, metadata=None)
+
+    told = apply(spark, new, target, moved_from=str(old))
+
+    assert ("failed", "a.csv") == (told.state, told.file)
+    assert "current" == apply(spark, new, target).state
+    assert [1, 2, 9] == ids(spark, target)
+
+
 def test_a_journal_without_fingerprints_goes_on_with_one_warning(
     spark: SparkSession, tmp_path: Path
 ) -> None:
