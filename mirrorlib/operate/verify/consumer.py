@@ -245,6 +245,8 @@ class _Look:
             if any(entry.plan.kind == "snapshot" for entry in given):
                 return streams[-1], None
             begun += [stream.start_at or 0] if any(given) else []
+        if not begun:  # its first window is under way
+            return streams[-1], None
         if streams[0].ordinal > 1 or min(begun) < begun[-1]:
             msg = "the copy began behind a version, in streams that were dropped or rewound to before it"
             raise self._refused(JournalError, msg)
