@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import NumberFormatException
 
 import mirrorlib
 from delivery.receivers import History, embedded_receivers
 from mirrorlib.cli.main import main
-from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.errors import JournalError, LandingZoneError, StoreError
+from mirrorlib.journal.registry import Registry
+from mirrorlib.names import parse_name
+from mirrorlib.operate.verify.consumer import _of_receiver
+from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,6 +242,17 @@ def test_a_rewound_log_counts_from_where_its_stream_began(
             assert mirrorlib.export(spark, history.target, consumer=name, to=to, keys=["id"]).ok
         states = {name: verified(spark, history.target, name).state for name in places}
         assert dict.fromkeys(places, "equal") == states, beginning
+
+
+def test_what_spark_says_of_a_receivers_value_is_not_repeated(tmp_path: Path) -> None:
+    """Its texts hold the value."""
+    registry = Registry(open_store(str(tmp_path)), "lake", parse_name("orders"))
+    error = NumberFormatException("[CAST_INVALID_INPUT] The value 'Meier' cannot be cast")
+
+    with pytest.raises(StoreError, match="does not fit the type") as told, _of_receiver(registry):
+        raise error
+
+    assert "Meier" not in str(told.value)
 
 
 @pytest.mark.thorough

@@ -19,6 +19,7 @@ from mirrorlib.delivery.sinks.open import is_same_url, shown_url
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import in_its_order
 from mirrorlib.delta.sessions import lend_session
+from mirrorlib.delta.trouble import is_sparks, tell_trouble
 from mirrorlib.errors import (
     FeedError,
     ForeignWriteError,
@@ -117,7 +118,9 @@ def _of_receiver(registry: Registry) -> Iterator[None]:
     except MirrorError:
         raise
     except Exception as exc:
-        msg, found = "what the receiver holds cannot be read", first_line(exc)
+        msg = "what the receiver holds cannot be read"
+        # Spark's own words have values in them.
+        found = tell_trouble(exc, "read it").reason if is_sparks(exc) else first_line(exc)
         step = (
             f"Correct it there, or let a snapshot replace it: {snapshot_command(registry.consumer)}"
         )
