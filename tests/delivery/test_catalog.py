@@ -76,6 +76,11 @@ def test_a_consumer_s_whole_life_in_a_catalog(
     assert 0 == run("export", *export)[0]
     assert 3 == len(list((out / "orders").glob("*.parquet")))
 
+    locks = tmp_path / "warehouse" / "_mirrorlib" / "locks"
+    before = {*locks.iterdir()}
+    assert 0 == run("ledger", "--to", f"spark_catalog.{schema}")[0]
+    assert 1 == len({*locks.iterdir()} - before)  # as the warehouse is a local disk
+
     code, told = run("feed", "dbo/Orders", "--after", "-1", "--net")
     assert (0, {"ID": 1, "v": "b"}) == (code, json.loads(told)["after"])
     assert 0 == main(["feed", *place[:3], "dbo/Orders"])  # the property of the table has them too
