@@ -168,12 +168,18 @@ def named_twice(names: Sequence[str]) -> str | None:
     return None
 
 
+def as_patterns(given: Sequence[str]) -> Sequence[str]:
+    """Take a lone text for the one pattern that it is, not for its letters, of which `*` would be every table."""
+    return (given,) if isinstance(given, str) else given
+
+
 def matches(name: TableName, patterns: Sequence[str]) -> bool:
-    """Tell whether a table is asked for; without patterns every table is.
+    """Tell whether a table is asked for; without patterns every table is, a lone text is one.
 
     A pattern is a name or a glob (`dbo/*`, `*_log`), case-sensitive; without a slash it also
     matches the table part alone, whatever its schema.
     """
+    patterns = as_patterns(patterns)
     return not patterns or any(
         text == pattern or fnmatchcase(text, pattern)
         for pattern in patterns
@@ -186,8 +192,8 @@ def refuse_unmatched(
 ) -> None:
     """Raise `LandingZoneError` where a pattern fits no table that a landing zone shows, or is *known* for."""
     there = (*shown, *known)
-    for pattern in patterns:
-        if not any(matches(name, [pattern]) for name in there):
+    for pattern in as_patterns(patterns):
+        if not any(matches(name, pattern) for name in there):
             msg = "no table of the landing zone matches"
             found = f"tables {', '.join(name.shown for name in shown[:10]) or 'none'}"
             raise LandingZoneError(msg, table=pattern, found=found, next_step="Correct --table.")

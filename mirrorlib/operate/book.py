@@ -8,10 +8,8 @@ and by however many it is written.
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -89,10 +87,8 @@ def write_ledger(
     status = read_status(target, catalog=catalog, state=state, allow_new=allow_new)
     journals = open_store(Target.of(target, catalog=catalog, state=state).state)
     ledger, events = (refer(place, parse_name(name)) for name in (LEDGER, EVENTS))
-    hold: AbstractContextManager[object] = contextlib.nullcontext()
-    if place.catalog is None:  # other Java processes are kept off where Delta does not
-        hold = lock_table(spark, place, open_store(place.state), parse_name(LEDGER), lambda: False)
-    with hold:
+    beside = open_store(place.state) if place.state else None
+    with lock_table(spark, place, beside, parse_name(LEDGER), lambda: False):
         for ref, columns in ((ledger, LEDGER_COLUMNS), (events, EVENT_COLUMNS)):
             if find_table(spark, ref) is None:
                 shape = spark.createDataFrame([], columns).schema.fields

@@ -110,7 +110,6 @@ def read_ledger(
     if last < 1:
         msg = "a ledger has at least one batch a table"
         raise LandingZoneError(msg, found=last, next_step="Give a whole number from 1 on.")
-    tables = (tables,) if isinstance(tables, str) else tables
     places = Target.of(target, catalog=catalog, state=state)
     known: defaultdict[str, list[Applied]] = defaultdict(list)
     for one in before.batches if before else ():

@@ -166,12 +166,13 @@ def _exports(place: Target, state: Store) -> Iterator[Edge]:
 
 
 def _sorted(edges: list[Edge]) -> list[Edge]:
-    """Put ways in the order of the data's; a derived table that tells of itself is told once."""
-    edges_by_way: dict[tuple[str, ...], Edge] = {}
-    for edge in edges:
-        way = (edge.kind, edge.source, edge.target, edge.name)
-        if way not in edges_by_way or edges_by_way[way].how == MODE:
-            edges_by_way[way] = edge
+    """Put ways in the order of the data's; a derived table that tells of itself is told by that, once.
+
+    It knows its sources by their addresses, its source's registry by a bare name that may be one of another schema.
+    """
+    told = {(one.target, one.name) for one in edges if one.kind == "derive" and one.how != MODE}
+    some = [one for one in edges if one.how != MODE or (one.target, one.name) not in told]
+    edges_by_way = {(one.kind, one.source, one.target, one.name): one for one in reversed(some)}
     left = [edges_by_way[way] for way in sorted(edges_by_way)]
     found: list[Edge] = []
     while left:

@@ -52,7 +52,7 @@ class TableStatus:
         state: current, behind, blocked, failed, waiting or gone.
         reason: why it is not current, "" when it is.
         file: the change file that it is about.
-        since: when it came into this state, ISO 8601.
+        since: when it came into this state, ISO 8601; None where no run has seen it there.
         position: the last applied sequence number; one for each partition folder where there are any;
             how many files were applied where they have no numbers.
         version: the Delta version of the last commit.
@@ -181,7 +181,7 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
         if (done := ended.done) is not None:
             status = replace(status, version=done.version, last_commit=done.finished_at)
     if (doubt := changed_source_of(name.shown, entry)) is not None:  # whatever the last word is
-        status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
+        status = _turned(status, "failed", str(doubt), doubt.file)
     if status.landing_zone is None:
         return status
     try:
@@ -193,8 +193,8 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
         if not opened.listing.count and zone.list_folder(name.folder) is None:
             if not shows_tables(zone):  # it tells nothing
                 return replace(status, warnings=(*status.warnings, SHOWS_NOTHING))
-            gone = replace(status, state="gone", reason=GONE, file=None)
-            return (status if status.state == "gone" else gone) if lives else None
+            gone = status if status.state == "gone" else _turned(status, "gone", GONE)
+            return gone if lives else None
     except MirrorError as exc:
         if str(exc) in status.reason:  # what stopped the table is still so
             return status
@@ -236,19 +236,27 @@ def _with_listing(
         known = status.file is not None or opened.metadata is None
         return status if known else replace(status, reason=opened.waits_for)
     if run.gap is not None and not run.files:
-        return replace(status, state="blocked", reason=str(run.gap), file=run.gap.awaited)
+        return _turned(status, "blocked", str(run.gap), run.gap.awaited)
     if status.state == "gone":
-        return replace(status, state="behind", reason=_BACK, file=None)
+        return _turned(status, "behind", _BACK)
     if run.files:
         files = "1 change file is" if len(run.files) == 1 else f"{len(run.files)} change files are"
         reason = f"{files} not applied yet. Run: mirrorlib apply"
-        return replace(status, state="behind", reason=reason, file=run.files[0][1].name)
+        return _turned(status, "behind", reason, run.files[0][1].name)
     if status.state in {"behind", "blocked", "waiting"} and not unapplied:
-        status = replace(status, state="current", reason="", file=None)
+        status = _turned(status, "current")
     if status.state == "current":
         reason = (status.reason or emptied_since(opened.listed_at)) if opened.emptied else ""
         status = replace(status, reason=reason)
     return status
+
+
+def _turned(
+    status: TableStatus, state: State, reason: str = "", file: str | None = None
+) -> TableStatus:
+    """Tell a state; since when it is another than the last word's, nobody has written down."""
+    since = status.since if state == status.state else None
+    return replace(status, state=state, reason=reason, file=file, since=since)
 
 
 def _position(position: Position | None) -> str:

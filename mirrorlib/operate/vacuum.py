@@ -23,6 +23,7 @@ from mirrorlib.delta.sessions import configured, read_conf
 from mirrorlib.derived.place import find_place
 from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.feed.proof import CLOCKS, retention_of
+from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import version_given
 from mirrorlib.store import PathOrUrl, open_store
@@ -100,11 +101,12 @@ def vacuum_tables(
     """
     place = Target.of(target, catalog=catalog, state=state)
     own, elsewhere = registries(open_store(place.state)), cache(_elsewhere)
+    fold = str if catalog is None else fold_name  # as a reader may spell it otherwise
     asked = None if hours is None else timedelta(hours=hours)
 
     def vacuum(name: str, address: str) -> Vacuumed:
         table = find_feed_table(spark, address, shown=name)
-        streams = [each for each in own if each.table == table.shown]
+        streams = [each for each in own if fold(each.table) == fold(name)]
         for root, below in targets_above(table.location):
             folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
             if folder != place.state:

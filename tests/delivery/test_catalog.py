@@ -10,6 +10,7 @@ import pytest
 from mirrorlib.cli.main import main
 from mirrorlib.feed.declared_keys import Mirror, find_mirror
 from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.registry import Registry
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 from operate.test_status import applied
@@ -62,6 +63,11 @@ def test_a_consumer_s_whole_life_in_a_catalog(
     assert (0, "current") == health()
     code, told = run("vacuum", "--dry-run")
     assert (0, "ready") == (code, json.loads(told)["tables"][0]["state"])
+    reader = Registry(open_store(tmp_path / "state"), "derive:out", parse_name("Orders"))
+    reader.state.put(f"{reader.folder}/streams/000001.json", b"{")  # it may have read nothing
+    code, told = run("vacuum", "--dry-run")
+    assert (1, ["derive:out"]) == (code, json.loads(told)["tables"][0]["losers"])
+    reader.forget()
     code, told = run("optimize")
     assert {"failed"}.isdisjoint(one["state"] for one in json.loads(told)["tables"]), told
     assert (0, "current") == (code, health()[1])
@@ -69,6 +75,11 @@ def test_a_consumer_s_whole_life_in_a_catalog(
     assert (0, "behind") == health()
     assert 0 == run("export", *export)[0]
     assert 3 == len(list((out / "orders").glob("*.parquet")))
+
+    locks = tmp_path / "warehouse" / "_mirrorlib" / "locks"
+    before = {*locks.iterdir()}
+    assert 0 == run("ledger", "--to", f"spark_catalog.{schema}")[0]
+    assert 1 == len({*locks.iterdir()} - before)  # as the warehouse is a local disk
 
     code, told = run("feed", "dbo/Orders", "--after", "-1", "--net")
     assert (0, {"ID": 1, "v": "b"}) == (code, json.loads(told)["after"])

@@ -654,7 +654,7 @@ def test_a_damaged_consumer_hides_no_other(two: Source) -> None:
     assert "000001.json" in report.streams[1].reason
     tables = mirrorlib.vacuum(two.spark, two.target, dry_run=True).tables
     assert [("lines", "ready"), ("orders", "refused")] == [(t.table, t.state) for t in tables]
-    assert ("orders",) == mirrorlib.drop_consumer(two.target, "lake", tables=["orders"])
+    assert ("orders",) == mirrorlib.drop_consumer(two.target, "lake", tables="orders")
     assert ["lines"] == [stream.table for stream in mirrorlib.consumers(two.target).streams]
 
 

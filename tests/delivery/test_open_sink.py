@@ -9,7 +9,12 @@ import pytest
 from mirrorlib.cli import main as cli
 from mirrorlib.delivery.sinks.open import check_disjoint, check_no_table, is_same_url
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.store import LocalStore
+from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.registry import Registry
+from mirrorlib.names import parse_name
+from mirrorlib.store import LocalStore, open_store
+from operate.test_status import plan_of
+from zones import ZoneWriter
 
 
 @pytest.mark.parametrize("inside", ["/copy", "/a/b/"])
@@ -70,10 +75,24 @@ class NoSparkError(Exception):
     """What a Spark says that is not to be started."""
 
 
-def test_spark_brings_the_connector_of_the_receivers_store(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["export", "{}", "--consumer", "c", "--to", "delta:s3://bucket/it"],
+        ["verify", "-", "{}", "--consumer", "c"],
+        ["rebuild", "{}", "orders"],
+    ],
+)
+def test_spark_brings_the_connectors_of_all_stores_that_it_reads_or_writes(
+    monkeypatch: pytest.MonkeyPatch, zone: ZoneWriter, target: str, command: list[str]
 ) -> None:
-    """Not only of the target's."""
+    """Not only that of the target's: of a receiver's as it is said or kept, of the zone that a journal tells."""
+    state, name = open_store(f"{target}/_mirrorlib"), parse_name("orders")
+    wanted = {"to": "delta:s3://bucket/it", "mode": "current", "net": False, "start_at": None}
+    Registry(state, "c", name).begin({**wanted, "table_id": "t", "on_expired": "fail"}, 1)
+    journal, table = Journal(state, name), zone.table("orders", keys=["id"])
+    life = journal.begin_life("first seen", "s3://bucket/it", 1)
+    journal.write_plan(life, plan_of(life.uuid, "s3://bucket/it", table))
 
     def local_spark(*, memory: str, stores: list[str]) -> None:
         del memory
@@ -81,5 +100,5 @@ def test_spark_brings_the_connector_of_the_receivers_store(
 
     monkeypatch.setattr("mirrorlib.platform.session.local_spark", local_spark)
     with pytest.raises(NoSparkError) as asked:
-        cli.main(["export", str(tmp_path), "--consumer", "c", "--to", "delta:s3://bucket/copy"])
-    assert "s3://bucket/copy" in asked.value.args
+        cli.main([word.format(target) for word in command])
+    assert "s3://bucket/it" in asked.value.args

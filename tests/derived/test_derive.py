@@ -543,6 +543,21 @@ def test_lineage_tells_every_way_and_where_keys_were_lost(
     assert json.loads(capsys.readouterr().out)["edges"][1]["how"] == "full"
 
 
+def test_a_source_in_another_schema_is_told_once_and_by_its_own_address(tmp_path: Path) -> None:
+    """The registry beside it knows a bare name, which is none in the schema that was asked for."""
+    state, silver, gold = open_store(str(tmp_path)), "`dev`.`silver`.`orders`", "`dev`.`gold`.`out`"
+    wanted = {"to": gold, "mode": "derive", "net": False, "start_at": None, "table_id": "t"}
+    registry = Registry(state, "derive:out", parse_name("orders"))
+    registry.begin({**wanted, "on_expired": "snapshot"}, 1)
+    told = {"address": gold, "name": "out", "sources": [{"address": silver}], "how": "full"}
+    record = {"format": 1, "keys": {"partition": [], "primary": []}, "losses": [], **told}
+    state.put("derived/out.json", json.dumps(record).encode())
+
+    (edge,) = mirrorlib.lineage("gold", catalog="dev", state=tmp_path).edges
+
+    assert ("derive", silver, gold, "full") == (edge.kind, edge.source, edge.target, edge.how)
+
+
 @pytest.mark.thorough
 def test_two_runners_do_not_meet(lake: Lake) -> None:
     """The second is told who is at it, and nothing is planned."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlib.errors import TableNameError
+from mirrorlib.errors import LandingZoneError, TableNameError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import (
     TableName,
@@ -16,6 +16,7 @@ from mirrorlib.names import (
     parse_name,
     printable,
     refuse_uncarriable,
+    refuse_unmatched,
     sequence_name,
     sequence_number,
 )
@@ -162,11 +163,21 @@ def test_names_that_differ_have_segments_that_differ() -> None:
         (["Orders"], False),
         (["sales/*"], False),
         (["dbo"], False),
+        ("dbo/orders", True),
+        ("sales/*", False),
+        ("", False),
     ],
 )
-def test_patterns_name_tables(patterns: list[str], expected: bool) -> None:
-    """A pattern without a slash matches in every schema; no pattern asks for every table."""
+def test_patterns_name_tables(patterns: list[str] | str, expected: bool) -> None:
+    """A pattern without a slash matches in every schema; no pattern asks for every table, a lone text is one."""
     assert expected is matches(ORDERS, patterns)
+
+
+def test_a_lone_text_that_fits_no_table_is_refused_whole() -> None:
+    """It is told as it was said, not by its first letter."""
+    refuse_unmatched("dbo/*", [ORDERS])
+    with pytest.raises(LandingZoneError, match=r"sales/\*: no table"):
+        refuse_unmatched("sales/*", [ORDERS])
 
 
 def test_a_pattern_is_also_a_literal_name() -> None:

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("papermill")
 
 import mirrorlib
-from papers import NAMES, Reader, reader
+from papers import NAMES, Reader, cells, reader
 from tables import read_rows
 
 if TYPE_CHECKING:
@@ -145,6 +145,21 @@ def test_status_shows_the_page_of_the_target(
         row["table"] for row in read_rows(spark, tmp_path / "book" / "mirrorlib_ledger")
     )
     assert str(mirrorlib.ledger(target)) in text
+
+
+@pytest.mark.parametrize("catalog, session", [("dev", "Spark"), ("", None)])
+def test_status_takes_a_session_where_something_needs_it(
+    monkeypatch: pytest.MonkeyPatch, catalog: str, session: str | None
+) -> None:
+    """Without one, nobody finds the tables of a catalog that consumers read."""
+    (cell,) = (cell.source for cell in cells("status") if "get_spark" in cell.source)
+    monkeypatch.setattr("mirrorlib.platform.notebook.get_spark", lambda *_: "Spark")
+    given = {"target": "gold", "catalog": catalog, "state": "/state", "to": ""}
+    names: dict[str, object] = {**given, "last": 1, "allow_new": False}
+
+    exec(cell, names)  # noqa: S102  # ours
+
+    assert session == names["spark"]
 
 
 @pytest.mark.thorough

@@ -96,10 +96,10 @@ def test_the_kept_ledger_holds_each_batch_once_and_each_change_of_state(
     events = sorted(read_rows(spark, f"{place}/mirrorlib_events"), key=lambda row: row["seen_at"])
     assert ["current", "blocked"] == [row["state"] for row in events]
     assert 2 == newest_version(f"{place}/mirrorlib_ledger")
-    named, itself = ["mirrorlib_ledger"], f"{place}/mirrorlib_ledger"
-    assert [[], [], named, [itself]] == [
+    named, itself = "mirrorlib_ledger", f"{place}/mirrorlib_ledger"
+    assert [[], [], [named], [itself]] == [
         [name for name, _ in find_tables(spark, where, None, asked)]
-        for where, asked in ((place, []), (place, ["*"]), (place, named), (itself, []))
+        for where, asked in ((place, []), (place, "*"), (place, named), (itself, []))
     ]
 
     (Path(target) / "_mirrorlib" / "journal").rename(tmp_path / "lost")

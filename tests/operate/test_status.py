@@ -111,10 +111,12 @@ def test_a_gap_that_came_since_is_blocked(zone: ZoneWriter, target: str) -> None
     stray = orders.file([{"id": 3}], number=3)
 
     found = status(target, "orders")
-    assert ("blocked", orders.path(2).name) == (found.state, found.file)
+    assert ("blocked", orders.path(2).name, None) == (found.state, found.file, found.since)
+    assert "orders is blocked: " in str(read_status(target))  # not since when it was current
     assert not read_status(target).ok
     stray.unlink()
-    assert "current" == status(target, "orders").state
+    found = status(target, "orders")
+    assert ("current", "2026-03-01T12:00:01+00:00") == (found.state, found.since)
 
 
 def test_a_gap_that_was_filled_is_behind(zone: ZoneWriter, target: str) -> None:
@@ -124,7 +126,8 @@ def test_a_gap_that_was_filled_is_behind(zone: ZoneWriter, target: str) -> None:
     applied(zone, target, orders, state="blocked", reason="gap", file="x")
     orders.file([{"id": 2}])
 
-    assert "behind" == status(target, "orders").state
+    found = status(target, "orders")
+    assert ("behind", None) == (found.state, found.since)
 
 
 def test_a_failed_table_stays_failed_until_the_next_run(zone: ZoneWriter, target: str) -> None:
@@ -244,7 +247,8 @@ def test_a_table_that_left_others_behind_is_gone(zone: ZoneWriter, target: str) 
     zone.table("other", keys=["id"])
     orders.drop()
 
-    assert ("gone", ()) == (status(target, "orders").state, status(target, "orders").warnings)
+    found = status(target, "orders")
+    assert ("gone", (), None) == (found.state, found.warnings, found.since)
 
 
 def test_a_refused_table_that_was_renamed_is_gone(zone: ZoneWriter, target: str) -> None:

@@ -13,6 +13,8 @@ import pytest
 import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.ingest.rows.marks import MARKER, ORDER
+from mirrorlib.landing.columns import INSERT
 from mirrorlib.operate.verify import tables as verify_tables
 from mirrorlib.operate.verify.compare import Sides, as_found
 from mirrors import Mirror
@@ -62,6 +64,21 @@ def test_keys_that_differ_are_found_wherever_they_lie(spark: SparkSession, kind:
     differing = {change.before["id"] for change in changes if change.before}
     assert {*(key for key in keys if key % 2), keys[0], keys[-1]} == differing
     assert ([9, 7], False) == (counts, more)
+
+
+def test_keys_that_have_a_null_in_other_places_are_others(spark: SparkSession) -> None:
+    """(1, NULL) and (NULL, 1), which Spark's hashes take for one."""
+    found = spark.createDataFrame([(1, None), (None, 1)], "a int, b int")
+    sides = Sides(
+        begun=None,
+        rows=found.selectExpr("*", f"{INSERT} AS {MARKER}", f"0L AS {ORDER}"),
+        found=as_found(found),
+        columns=("a", "b"),
+        keys=("a", "b"),
+        sample=1,
+    )
+
+    assert (2, 2, (), False) == sides.compare()
 
 
 def test_one_changed_row_is_found_and_named(

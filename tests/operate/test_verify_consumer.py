@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import NumberFormatException
 
 import mirrorlib
 from delivery.receivers import History, embedded_receivers
 from mirrorlib.cli.main import main
-from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.errors import JournalError, LandingZoneError, StoreError
+from mirrorlib.journal.registry import Registry
+from mirrorlib.names import parse_name
+from mirrorlib.operate.verify.consumer import _of_receiver
+from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,11 +244,25 @@ def test_a_rewound_log_counts_from_where_its_stream_began(
         assert dict.fromkeys(places, "equal") == states, beginning
 
 
+def test_what_spark_says_of_a_receivers_value_is_not_repeated(tmp_path: Path) -> None:
+    """Its texts hold the value."""
+    registry = Registry(open_store(str(tmp_path)), "lake", parse_name("orders"))
+    error = NumberFormatException("[CAST_INVALID_INPUT] The value 'Meier' cannot be cast")
+
+    with pytest.raises(StoreError, match="does not fit the type") as told, _of_receiver(registry):
+        raise error
+
+    assert "Meier" not in str(told.value)
+
+
 @pytest.mark.thorough
 def test_what_cannot_be_verified_is_said(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A receiver of another kind or place, an unknown consumer, a table made anew, a value of another type: exit code 1."""
+    """A receiver of another kind or place, an unknown consumer, a table made anew, a value of another type: exit code 1.
+
+    So is a first window that is there, and whose exporter was killed before it wrote that down.
+    """
     history = History(spark, tmp_path, "orders")
     history.publish(1)
     target, base = history.target, tmp_path / "base"
@@ -264,6 +283,10 @@ def test_what_cannot_be_verified_is_said(
     }
     for name, to in receivers.items():
         assert mirrorlib.export(spark, target, consumer=name, to=to, keys=["id"]).ok
+    (done,) = Path(target).glob("_mirrorlib/consumers/base/orders/**/*.done.json")
+    done.rename(tmp_path / "done")
+    assert "in the middle of a window" in verified(spark, target, "base").reasons[0]
+    (tmp_path / "done").rename(done)
     change_database(base, "UPDATE orders SET id = 'x' WHERE id = (SELECT min(id) FROM orders)")
     command = ["verify", "-", target, "--json", "--consumer"]
 

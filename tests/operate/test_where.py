@@ -22,9 +22,12 @@ from mirrorlib.errors import JournalError, KeysError, LandingZoneError
 from mirrorlib.feed.changes import first_changes
 from mirrorlib.ingest.files.history import History
 from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Done
+from mirrorlib.names import parse_name
 from mirrorlib.operate.trace.files import Past, trace_file
 from mirrorlib.store import LocalStore
 from mirrors import Mirror
+from operate.test_status import plan_of
 from oracle import canonical
 from polls import FOLDER, Poller, counting
 from test_apply_property import CUTS, apply_in_two
@@ -207,6 +210,22 @@ def test_a_voided_batch_says_what_voided_it(
     assert ["the change file is not what was applied", "in its place"] == [
         step.detail for step in found.steps if step.what == "now"
     ]
+
+
+def test_a_file_whose_batch_was_voided_waits(zone: ZoneWriter, target: str) -> None:
+    """Until another batch has it, the next apply is to take it."""
+    table = zone.table("orders", keys=["id"])
+    table.file([{"id": 1}])
+    journal = Journal(LocalStore(Path(target) / "_mirrorlib"), parse_name("orders"))
+    life = journal.begin_life("first seen", str(zone), 1)
+    journal.write_plan(life, plan_of(life.uuid, str(zone), table))
+    void = Done(outcome="void", version=0, table_id="t", columns=(), table_bytes=0, kind="empty")
+    journal.write_done(life, 1, void)
+
+    steps = mirrorlib.where_is(target, "orders", file=1).steps
+
+    assert ["void", "now", "waiting"] == [step.what for step in steps[2:]]
+    assert "not applied yet" in steps[-1].detail
 
 
 def test_files_are_found_where_they_were_moved_or_said_to_be_gone(

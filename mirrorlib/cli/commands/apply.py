@@ -11,8 +11,12 @@ from mirrorlib.cli.command import Command, call, say
 from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import ParameterError
 from mirrorlib.ingest.report import ApplyReport
+from mirrorlib.journal.disk import Journal
+from mirrorlib.names import parse_name
 from mirrorlib.platform.parameters import read_options
 from mirrorlib.platform.show import show_progress
+from mirrorlib.store import open_store
+from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report
 
 _REPLACED = (
@@ -75,7 +79,10 @@ def _reset(arguments: argparse.Namespace) -> bool:
 
 def _rebuild(arguments: argparse.Namespace) -> Report | bool:
     """Compute the table anew, or give it back the rows that it had before that."""
-    spark = start_spark(arguments)
+    place = Target.of(arguments.target, catalog=arguments.catalog, state=arguments.state)
+    journal = Journal(open_store(place.state), parse_name(arguments.table))
+    newest = journal.newest_of(journal.lives())
+    spark = start_spark(arguments, newest.plan.zone if newest else "")
     if arguments.undo:
         call(mirrorlib.undo_rebuild, arguments, spark=spark)
         told = {"ok": True, "table": arguments.table}

@@ -42,7 +42,10 @@ def _verify(arguments: argparse.Namespace) -> Report:
     if arguments.consumer is not None:
         if arguments.mark:
             arguments.refuse("argument --mark: means nothing with --consumer")
-        return call(mirrorlib.verify_consumer, arguments, spark=start_spark(arguments))
+        from mirrorlib.delivery.sinks.open import place_of
+
+        places = (place_of(one.to) for one in call(mirrorlib.consumers, arguments).streams)
+        return call(mirrorlib.verify_consumer, arguments, spark=start_spark(arguments, *places))
     if arguments.to is not None:
         arguments.refuse("argument --to: means nothing without --consumer")
     return call(mirrorlib.verify, arguments, spark=start_spark(arguments))

@@ -61,9 +61,8 @@ def check_zone(
     """
     zone = open_store(landing_zone)
     folders = list_tables(zone)
-    patterns = (tables,) if isinstance(tables, str) else tuple(tables)
-    refuse_unmatched(patterns, [folder.name for folder in folders])
-    chosen = [folder for folder in folders if matches(folder.name, patterns)]
+    refuse_unmatched(tables, [folder.name for folder in folders])
+    chosen = [folder for folder in folders if matches(folder.name, tables)]
     findings = () if tables else _review_zone(zone, folders)
     review = partial(_review_table, zone, deep=deep, observe=observe or unobserved)
     pool = ThreadPoolExecutor(max_workers=max(1, parallelism))

@@ -30,7 +30,7 @@ def open_client(client: OpenLineageClient | None = None) -> Tell:
 
     def tell(record: logging.LogRecord, said: Mapping[str, Any]) -> None:
         way = said.get("consumer") or _JOBS.get(said["event"])
-        if way is None or not said["table"] or said["event"] == "recovery":
+        if way is None or not said["table"] or said["event"] in {"recovery", "verify"}:
             return
         fails, job = record.levelno > logging.INFO, ol.Job("mirrorlib", f"{way}.{said['table']}")
         what = facets.error_message_run.ErrorMessageRunFacet(record.getMessage(), "python")

@@ -167,7 +167,8 @@ def trace_file(past: Past, file: str) -> list[Step]:
                 steps += [step for planned in some for step in _tell(past, life, entry, planned)]
         except JournalError as exc:
             past.lost[f"batches of life {life.ordinal}: {exc}"] = None
-    known = [one.file for one in steps if one.life == len(past.lives) and one.what != "void"]
+    taken = [one for one in steps if one.what in {"applied", "under way"}]
+    known = [one.file for one in taken if one.life == len(past.lives)]
     try:
         steps += _unapplied(past, file, known)
     except MirrorError as exc:

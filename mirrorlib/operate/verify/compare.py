@@ -242,7 +242,7 @@ class Sides:
         from pyspark.sql import functions as f
 
         hashed = f.col(_HASH)
-        rows = rows.where(self._is_sampled()).withColumn(_HASH, self._hash())
+        rows = rows.where(self._is_sampled()).withColumn(_HASH, self._hash(self.columns))
         halves = (hashed.bitwiseAND(0xFFFFFFFF), f.shiftright(hashed, 32))
         facts = dict(zip(_HALVES, halves, strict=True))
         return rows.withColumns({**facts, _BUCKET: self._bucket(), _WANTED: f.lit(1).cast("long")})
@@ -250,15 +250,16 @@ class Sides:
     def _key(self) -> Column:
         from pyspark.sql import functions as f
 
-        return f.xxhash64(*map(quote, self.keys)) if self.keys else self._hash()
+        one = len(self.keys) == 1  # has no second that a NULL could stand in for
+        return f.xxhash64(quote(self.keys[0])) if one else self._hash(self.keys or self.columns)
 
-    def _hash(self) -> Column:
-        """Hash a row's values; nested ones as JSON, as Spark passes over NULLs and ends inside them."""
+    def _hash(self, names: Sequence[str]) -> Column:
+        """Hash values of a row; nested ones as JSON, as Spark passes over NULLs and ends inside them."""
         from pyspark.sql import functions as f
 
-        fields = [self.found.schema[name] for name in self.columns]
+        fields = [self.found.schema[name] for name in names]
         nested = [one.name for one in fields if one.dataType.typeName() in {"struct", "array"}]
-        hashed = digest([name for name in self.columns if name not in nested])["long"]
+        hashed = digest([name for name in names if name not in nested])["long"]
         texts = (f.to_json(f.struct(quote(name)), {"ignoreNullFields": "false"}) for name in nested)
         return f.xxhash64(hashed, *texts) if nested else hashed
 

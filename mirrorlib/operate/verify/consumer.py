@@ -19,6 +19,7 @@ from mirrorlib.delivery.sinks.open import is_same_url, shown_url
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import in_its_order
 from mirrorlib.delta.sessions import lend_session
+from mirrorlib.delta.trouble import is_sparks, tell_trouble
 from mirrorlib.errors import (
     FeedError,
     ForeignWriteError,
@@ -117,7 +118,9 @@ def _of_receiver(registry: Registry) -> Iterator[None]:
     except MirrorError:
         raise
     except Exception as exc:
-        msg, found = "what the receiver holds cannot be read", first_line(exc)
+        msg = "what the receiver holds cannot be read"
+        # Spark's own words have values in them.
+        found = tell_trouble(exc, "read it").reason if is_sparks(exc) else first_line(exc)
         step = (
             f"Correct it there, or let a snapshot replace it: {snapshot_command(registry.consumer)}"
         )
@@ -245,6 +248,8 @@ class _Look:
             if any(entry.plan.kind == "snapshot" for entry in given):
                 return streams[-1], None
             begun += [stream.start_at or 0] if any(given) else []
+        if not begun:  # its first window is under way
+            return streams[-1], None
         if streams[0].ordinal > 1 or min(begun) < begun[-1]:
             msg = "the copy began behind a version, in streams that were dropped or rewound to before it"
             raise self._refused(JournalError, msg)

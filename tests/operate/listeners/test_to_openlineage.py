@@ -151,10 +151,11 @@ def test_receivers_have_names_too(told: Told, to: str, namespace: str, name: str
 
 
 def test_a_table_that_stops_is_a_run_that_failed(told: Told) -> None:
-    """With the reason, each time; that it goes on is shown by the runs that do."""
+    """With the reason, each time; that it goes on is shown by the runs that do. To verify is no run of an export."""
     with mirrorlib.listen(told.listener):
         emit_state("", table="t", state="failed", reason="no key")
         emit_state("failed", table="t", state="current", reason="")
+        emit("verify", "%(table)s", table="t", consumer="lake", state="equal")
         emit_state("", table="t", state="failed", reason="gone", consumer="lake")
 
     first, second = told.ends()
