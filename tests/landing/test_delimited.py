@@ -372,6 +372,7 @@ def test_text_behind_a_closing_quote_is_refused(block_bytes: int) -> None:
 @pytest.mark.parametrize(
     "data,reason,line",
     [
+        (b"a\n1\n" + b"\n" * (2 << 20) + b"1\n", "there are more than 1 MiB of empty lines", 3),
         (b'a,b\n1,"' + b"x" * (2 << 20), "a row is longer than 1 MiB; a quoted value may have no end", 2),
         (b'a,"\n' + b"1,2\n" * (1 << 20), "a row is longer than 2 MiB; a quoted value may have no end", 1),
     ],

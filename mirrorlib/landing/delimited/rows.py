@@ -80,6 +80,9 @@ def iter_pieces(opened: Opened) -> Iterator[Piece]:
             unended = Piece(text[cut:], begins)
             _check_unfinished(unended, grammar, opened.file, LONGEST_ROW, last=block is None)
         line += text.count(grammar.line_end, 0, whole)
+        if cut - whole > LONGEST_ROW:
+            msg = f"there are more than {LONGEST_ROW >> 20} MiB of empty lines"
+            raise opened.file.fault(msg, line=line)
         waiting, unfinished = [text[whole:]], len(text) - whole
 
 
