@@ -574,10 +574,14 @@ def test_a_published_file_that_is_not_what_was_sent_is_told(tmp_path: Path) -> N
         LandingZoneWriter(Shortening(tmp_path)).table(TABLE, keys=["id"]).write(ORDERS)
 
 
-def test_places_that_cannot_be_opened_are_told() -> None:
-    """An unknown scheme, at once."""
-    with pytest.raises((StoreError, LandingZoneError), match="cannot open"):
-        LandingZoneWriter("ftp://host/zone")
+@pytest.mark.parametrize(
+    "url", ["ftp://host/zone", "s3://[bucket]/x", "s3://name:secret@[bucket/x", "//[x/y", "s3://me:secret@b\u2100/x"]
+)  # fmt: skip
+def test_places_that_cannot_be_opened_are_told(url: str) -> None:
+    """An unknown scheme, and what is no URL, at once."""
+    with pytest.raises((StoreError, LandingZoneError), match="cannot open") as caught:
+        LandingZoneWriter(url)
+    assert "secret" not in str(caught.value)
 
 
 def test_abandoned_content_is_removed_after_a_week(tmp_path: Path) -> None:
