@@ -80,6 +80,21 @@ def test_numbers_go_on_when_readers_have_moved_files_away(store: Store) -> None:
     assert [5] == publish(store, "e")
 
 
+def test_a_number_that_another_has_published_and_a_reader_moved_away_is_not_given_again(
+    tmp_path: Path,
+) -> None:
+    """Both between two steps of its writer, whose content is gone."""
+
+    class Beaten(LocalStore):
+        def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
+            assert super().move_new(source, target, data)
+            self.move(target, "moved away")
+            return super().move_new(source, target, data)
+
+    assert [1, 2] == publish(Beaten(tmp_path), "a", "b")
+    assert [] == batches(LocalStore(tmp_path))
+
+
 def test_the_zone_of_another_publisher_is_continued(tmp_path: Path) -> None:
     """Its files have no claims: the next number is above its newest."""
     folder = tmp_path / FOLDER
