@@ -93,7 +93,7 @@ class Zone:
         for batch in range(1, newest.plan.batch + 1 if newest else 1):
             entry = journal.entry(life, batch)
             if entry.done is not None:
-                log = self.folder / "tables" / name.path / "_delta_log"
+                log = self.folder / "tables" / str(name) / "_delta_log"
                 written = (log / f"{entry.done.version:020d}.json").stat().st_mtime
                 places = ((table, file.name) for file in entry.plan.files)
                 yield from (

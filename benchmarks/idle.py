@@ -85,7 +85,7 @@ def make_tables(spark: SparkSession, folder: Path, count: int) -> Place:
         name = TableName(None, f"t{number}")
         copies = (
             (one.zone / "t0", one.zone / name.folder),
-            (one.target / "t0", one.target / name.path),
+            (one.target / "t0", one.target / str(name)),
         )
         for source, copy in (*copies, (journal / first, journal / name.segment)):
             shutil.copytree(source, copy, copy_function=os.link)

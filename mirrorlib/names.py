@@ -36,7 +36,7 @@ class TableName:
     table: str
 
     def __str__(self) -> str:
-        """Give the name as users see it in reports and say it in options."""
+        """Give the name as users say it, which is also the Delta table's path below the target."""
         return self.table if self.schema is None else f"{self.schema}/{self.table}"
 
     @property
@@ -46,11 +46,6 @@ class TableName:
             ascii(character)[1:-1] if unicodedata.category(character) in {"Cc", "Cs"} else character
             for character in str(self)
         )
-
-    @property
-    def path(self) -> str:
-        """The Delta table's path, relative to the target."""
-        return str(self)
 
     @property
     def folder(self) -> str:
@@ -234,10 +229,10 @@ def find_conflicts(names: Iterable[TableName]) -> Mapping[TableName, TableNameEr
     names = tuple(names)
     by_path: dict[str, list[TableName]] = {}
     for name in names:
-        by_path.setdefault(_folded(name.path), []).append(name)
+        by_path.setdefault(_folded(str(name)), []).append(name)
     found: dict[TableName, TableNameError] = {}
     for name in names:
-        if twins := [other for other in by_path[_folded(name.path)] if other != name]:
+        if twins := [other for other in by_path[_folded(str(name))] if other != name]:
             found[name] = _conflict(name, twins[0], "differ only by case")
         outer = by_path.get(_folded(name.schema), []) if name.schema is not None else []
         for other in outer:

@@ -69,7 +69,7 @@ class Found(Described):
 def refer(target: Target, name: TableName) -> TableRef:
     """Address a table of the target."""
     if target.catalog is None:
-        path = open_store(target.place).uri(name.path)
+        path = open_store(target.place).uri(str(name))
         return TableRef(name=name, sql=f"delta.{quote(path)}", path=path)
     parts = (target.catalog, target.place, name.table)
     return TableRef(name=name, sql=".".join(quote(part) for part in parts), path=None)

@@ -178,7 +178,7 @@ def _conflicts_with_kept(
     kept = [
         name
         for name in others
-        if open_store(job.target.place).list_folder(f"{name.path}/{LOG}") is not None
+        if open_store(job.target.place).list_folder(f"{name}/{LOG}") is not None
     ]
     return {
         name: TableNameError(

@@ -45,7 +45,7 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
         if job.options.on_gone == "keep":
             return f"{GONE} The Delta table is kept as it is."
         known = find_journals(job.state).items()
-        within = (one for one, its in known if one.path.startswith(f"{name.path}/") and its.lives())
+        within = (one for one, its in known if str(one).startswith(f"{name}/") and its.lives())
         inner = next(within, None)
         if inner is not None and job.target.catalog is None:
             msg = "the table cannot be dropped: another one lies inside its folder"

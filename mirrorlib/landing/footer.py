@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.metadata.declared import TEXT_ENDINGS
-from mirrorlib.landing.parquet import check_rows, open_parquet, row_bytes
+from mirrorlib.landing.parquet import check_rows, columns_of, open_parquet, row_bytes
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, has_no_zone, mirror_type
 from mirrorlib.store import LentFile, StoredFile
 
@@ -76,7 +76,7 @@ def _open_parquet(
         raise ChangeFileError(msg, table=table, file=file.name, found="0 bytes")
     try:
         parquet = open_parquet(source)
-        arrow, metadata = parquet.schema_arrow, parquet.metadata
+        arrow, metadata = columns_of(parquet), parquet.metadata
         check_rows(metadata)
     except (pa.ArrowException, OSError) as exc:
         msg = "the change file is not whole Parquet: cut short, damaged or still being written"

@@ -26,11 +26,18 @@ from typing import Any, NoReturn, TypeAlias
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, FileChangedError
-from mirrorlib.landing.columns import LONGEST_ROW, FileSchema, split_marker, text_columns
+from mirrorlib.landing.columns import (
+    LONGEST_ROW,
+    MOST_COLUMNS,
+    FileSchema,
+    split_marker,
+    text_columns,
+)
 from mirrorlib.landing.delimited.text import TextFile, iter_text
 from mirrorlib.landing.types import MAX_PRECISION
 
 _EXACT_IN_DOUBLE = 1 << 53
+_CELLS = 1 << 23  # of a table: few names on long lines are many NULLs on short ones
 _LARGE = pa.decimal128(MAX_PRECISION, 0)
 _BEYOND = "the number is beyond the range of a double"
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -88,11 +95,18 @@ def read_line_schema(text: TextFile) -> FileSchema:
     kinds: dict[str, _Kinds] = {}
     rows = 0
     for piece in _iter_objects(text, once=True):
-        for name in dict.fromkeys(name for _, row in piece for name in row):
-            values = [row.get(name) for _, row in piece]  # what a row lacks is NULL
-            _check_values(piece, name, values, text)
+        found: dict[str, tuple[list[int], list[Any]]] = {}
+        for line, row in piece:
+            for name, value in row.items():
+                lines, values = found.setdefault(name, ([], []))
+                lines.append(line)
+                values.append(value)
+        for name, (lines, values) in found.items():
+            _check_values(lines, name, values, text)
             kinds.setdefault(name, _Kinds()).add(values)
         rows += len(piece)
+        if len(kinds) > MOST_COLUMNS + 1:  # one may be the marker
+            break
     names, marker = split_marker(kinds, table=text.table, file=text.file.name)
     columns = text_columns({name: kinds[name].arrow() for name in names})
     kind = kinds[marker].arrow() if marker else None
@@ -102,8 +116,10 @@ def read_line_schema(text: TextFile) -> FileSchema:
 def iter_line_tables(text: TextFile, schema: FileSchema) -> Iterator[pa.Table]:
     """Give a file's rows, as *schema* types them; a file without lines gives one empty table."""
     types = pa.schema([(column.name, column.type) for column in schema.columns])
+    most = max(_CELLS // max(len(types), 1), 1)
+    pieces = _iter_objects(text, once=False)
     some = False
-    for piece in _iter_objects(text, once=False):
+    for piece in (whole[at : at + most] for whole in pieces for at in range(0, len(whole), most)):
         some = True
         try:
             columns = [_array([row.get(one.name) for _, row in piece], one.type) for one in types]
@@ -124,11 +140,11 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _check_values(piece: _Objects, name: str, values: list[Any], file: TextFile) -> None:
+def _check_values(lines: list[int], name: str, values: list[Any], file: TextFile) -> None:
     """Refuse what is JSON and has no place in a table: numbers beyond a double, text that is not Unicode."""
     if not set(map(type, values)) & {_Number, str, dict, list}:
         return
-    for (line, _), value in zip(piece, values, strict=True):
+    for line, value in zip(lines, values, strict=True):
         if value is None or (type(value) is _Number and value.is_held):
             continue
         try:

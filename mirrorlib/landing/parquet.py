@@ -17,6 +17,7 @@ _BYTES_AT_A_TIME = 64 << 20
 _SMALL_DICTIONARY = 512 << 10  # bytes: 4 GiB at worst, with so many rows of text at a time
 _LITTLE = 1 << 16
 _TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+_TEXT_KINDS = frozenset({"ENUM", "JSON"})
 _SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
 
 
@@ -38,6 +39,16 @@ def open_parquet(
     except UnicodeDecodeError as exc:
         msg = "a column's name is not UTF-8"
         raise pa.ArrowInvalid(msg) from exc
+
+
+def columns_of(parquet: pq.ParquetFile) -> pa.Schema:
+    """Give a file's columns; ENUM and JSON, which pyarrow may take for bytes, are text, as they are for Spark."""
+    columns: pa.Schema = parquet.schema_arrow
+    texts = {leaf.path for leaf in parquet.metadata.schema if leaf.logical_type.type in _TEXT_KINDS}
+    for place, column in enumerate(columns):
+        if column.name in texts and pa.types.is_binary(column.type):
+            columns = columns.set(place, column.with_type(pa.string()))
+    return columns
 
 
 def iter_batches(

@@ -55,6 +55,4 @@ class Home:
     def table(self, name: str) -> str:
         """Return the address of a table, "dbo/orders", or of one that is made of others, "large"."""
         table = parse_name(name)
-        return (
-            f"{self.schema}.{table.table}" if self.schema else f"{self.folder}/tables/{table.path}"
-        )
+        return f"{self.schema}.{table.table}" if self.schema else f"{self.folder}/tables/{table}"

@@ -33,6 +33,7 @@ from mirrorlib.store.protocol import (
 # Not "fuseblk": NTFS has them.
 _MADE_UP = frozenset({"fuse", "vfat", "exfat", "msdos", "9p", "cifs", "smb3"})
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
+_FIRST, _LAST = (datetime(*day, tzinfo=UTC).timestamp() for day in ((1, 1, 1), (9999, 12, 31)))
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -214,10 +215,15 @@ class LocalStore(Store):
             return StoredFile(
                 path=path,
                 size=stat.st_size,
-                modified=datetime.fromtimestamp(stat.st_mtime, UTC),
+                modified=_moment(stat.st_mtime),
                 etag=f"{inode:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}",
-                placed=datetime.fromtimestamp(stat.st_ctime, UTC),
+                placed=_moment(stat.st_ctime),
             )
+
+
+def _moment(seconds: float) -> datetime:
+    """Give the time nearest to a file's, which a disk may have in any year."""
+    return datetime.fromtimestamp(min(max(seconds, _FIRST), _LAST), UTC)
 
 
 @lru_cache

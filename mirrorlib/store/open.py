@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import obstore.store
 
@@ -38,6 +38,7 @@ RETRIES: RetryConfig = {
 _IN_BUCKETS = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})
 _LARGEST_COPY = 5 << 30  # bytes: S3 copies no larger object by one request
 _LENT_FOR = timedelta(minutes=1)  # until a lent token is asked for again; who lends it keeps it
+_STEP = "Use a local path or a URL of s3, abfss, gs or file."
 _lenders: list[Callable[[], str]] = []
 
 PathOrUrl: TypeAlias = str | os.PathLike[str]  # a local path, or the URL of a place
@@ -60,16 +61,16 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
     url = os.fspath(url)
     if is_volume(url):
         return open_volume(url, options)
-    scheme = urlsplit(url).scheme
-    if scheme == "file":
-        return LocalStore(Path(unquote(urlsplit(url).path)))
+    parts = _split(url)
+    if parts.scheme == "file":
+        return LocalStore(Path(unquote(parts.path)))
     # One letter is a Windows drive, no "//" a name with a colon.
-    if len(scheme) <= 1 or "://" not in url:
+    if len(parts.scheme) <= 1 or "://" not in url:
         return LocalStore(Path(url))
-    if urlsplit(url).password or urlsplit(url).query:
+    if parts.password or parts.query:
         msg = "the URL of a place has a password or a query in it, as credentials are written"
         step = "Give credentials by the store's own variables: AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_SAS_TOKEN …"
-        raise LandingZoneError(msg, found=f"{scheme}://…", next_step=step)
+        raise LandingZoneError(msg, found=f"{parts.scheme}://…", next_step=step)
     more: dict[str, Any] = {"retry_config": RETRIES, **(options or {})}
     try:
         store = obstore.store.from_url(url, **more)
@@ -78,15 +79,14 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
         return ObjectStore(url, store)
     except Exception as exc:  # obstore raises ValueError, its own errors and, for odd URLs, pyo3's
         msg = f"cannot open {url}"
-        step = "Use a local path or a URL of s3, abfss, gs or file."
-        raise LandingZoneError(msg, found=first_line(exc), next_step=step) from exc
+        raise LandingZoneError(msg, found=first_line(exc), next_step=_STEP) from exc
 
 
 def copy_file(source: Store, path: str, target: Store, name: str) -> bool:
     """Let one store copy a file from one place of its own to another; False where these are two, or it cannot."""
     if isinstance(source, LocalStore) and isinstance(target, LocalStore):
         return LocalStore(Path("/")).copy(source.uri(path)[1:], target.uri(name)[1:])
-    here, there = urlsplit(source.url), urlsplit(target.url)
+    here, there = _split(source.url), _split(target.url)
     if here.scheme not in _IN_BUCKETS or not here.netloc or here.netloc != there.netloc:
         return False
     file = source.stat(path)
@@ -94,6 +94,15 @@ def copy_file(source: Store, path: str, target: Store, name: str) -> bool:
         return False
     old, new = (f"{url.path}/{at}".lstrip("/") for url, at in ((here, path), (there, name)))
     return open_store(f"{here.scheme}://{here.netloc}").copy(old, new)
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as exc:
+        # What stands before an @ may be credentials.
+        msg, found = f"cannot open {url.rpartition('@')[2]}", first_line(exc).rpartition("@")[2]
+        raise LandingZoneError(msg, found=found, next_step=_STEP) from None
 
 
 def lend_azure_token(lend: Callable[[], str] | None) -> None:

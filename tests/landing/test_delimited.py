@@ -369,16 +369,24 @@ def test_text_behind_a_closing_quote_is_refused(block_bytes: int) -> None:
         assert step == error.next_step
 
 
+@pytest.mark.parametrize(
+    "data,reason,line",
+    [
+        (b"a\n1\n" + b"\n" * (2 << 20) + b"1\n", "there are more than 1 MiB of empty lines", 3),
+        (b'a,b\n1,"' + b"x" * (2 << 20), "a row is longer than 1 MiB; a quoted value may have no end", 2),
+        (b'a,"\n' + b"1,2\n" * (1 << 20), "a row is longer than 2 MiB; a quoted value may have no end", 1),
+    ],
+)  # fmt: skip
 def test_a_row_without_end_is_refused_before_it_fills_the_memory(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, data: bytes, reason: str, line: int
 ) -> None:
-    """The limit is a quarter of a gigabyte; here less."""
+    """The limits are larger; here less. A header's is looked at again with every block."""
     monkeypatch.setattr("mirrorlib.landing.delimited.rows.LONGEST_ROW", 1 << 20)
+    monkeypatch.setattr("mirrorlib.landing.delimited.rows.LONGEST_HEADER", 2 << 20)
 
-    error = refusal(b'a,b\n1,"' + b"x" * (2 << 20), AB, block_bytes=1 << 16)
+    error = refusal(data, AB, block_bytes=1 << 16)
 
-    assert "a row is longer than 1 MiB; a quoted value may have no end" == error.reason
-    assert 2 == error.line
+    assert (reason, line) == (error.reason, error.line)
 
 
 def test_the_first_bad_row_is_named_whatever_column_it_is_in() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("pyarrow", minversion="21", reason="an older one has not all types")
 
+import mirrorlib
 from mirrorlib.errors import ChangeFileError, SchemaError
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.parquet import spark_decodes
@@ -20,6 +21,8 @@ from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 from mirrorlib.store import StoredFile
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mirrorlib.landing.columns import FileSchema
     from mirrorlib.landing.types import NtzPolicy
 
@@ -65,6 +68,26 @@ def test_timestamps_without_zone_may_stay_so() -> None:
     assert WALL_CLOCK == footer(table, ntz="keep").columns[0].type
     int96 = footer(table, ntz="keep", use_deprecated_int96_timestamps=True)
     assert INSTANT == int96.columns[0].type
+
+
+@pytest.mark.parametrize(
+    "kind,said", [("ENUM", b"\x25\x08\x4c\x4c\x00\x00"), ("JSON", b"\x25\x26\x4c\xcc\x00\x00")]
+)
+def test_text_of_a_special_kind_is_text(tmp_path: Path, kind: str, said: bytes) -> None:
+    """As Spark reads it, whatever pyarrow's version; `check` says the same. No writer of pyarrow's has an ENUM."""
+    plain = written(pa.table({"c": ["é"]}), store_schema=False)
+    text = b"\x25\x00\x4c\x1c\x00\x00"  # a column's converted type, and its logical one
+    assert 1 == plain.count(text)
+    data = plain.replace(text, said)
+    assert kind == pq.read_metadata(io.BytesIO(data)).schema.column(0).logical_type.type
+
+    assert pa.string() == read_bytes(data).columns[0].type
+
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "_metadata.json").write_text("{}")
+    (tmp_path / "t" / f"{1:020d}.parquet").write_bytes(data)
+    (tmp_path / "t" / f"{2:020d}.parquet").write_bytes(plain)
+    assert mirrorlib.check(tmp_path, deep=True).ok
 
 
 def test_the_footer_tells_columns_marker_and_rows() -> None:

@@ -160,6 +160,25 @@ def test_what_cannot_be_read_is_named_by_its_line(
     assert "secret" not in str(caught.value)
 
 
+def test_too_many_names_are_refused_before_the_rest_is_read() -> None:
+    """Each costs memory, and the line behind them is none."""
+    names = ",".join(f'"{name}":1' for name in range(30_002))
+
+    with pytest.raises(SchemaError, match="the file has more than 30,000 columns"):
+        read(f"{{{names}}}\n" + "{}\n" * 30_000 + "no JSON", 1 << 16)
+
+
+def test_names_that_most_lines_lack_make_no_large_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table has so many cells at most, one row at least."""
+    for cells, rows in ((7, [3, 2]), (1, [1] * 5)):
+        monkeypatch.setattr("mirrorlib.landing.lines._CELLS", cells)
+
+        found = read('{"a": 1, "b": 2}\n' + "{}\n" * 4)
+
+        assert rows == [len(batch) for batch in found.to_batches()]
+        assert [1, None, None, None, None] == found.column("a").to_pylist()
+
+
 @pytest.mark.parametrize("name", ["", "a`b", "_metadata", "\\ud800", "\\u0001"])
 def test_names_that_no_table_has_are_refused(name: str) -> None:
     """As in any other format."""

@@ -333,9 +333,17 @@ def test_what_no_publisher_writes_is_not_json(text: str | bytes) -> None:
     assert "it is not JSON" in refused(text).reason
 
 
-def test_deep_nesting_is_refused_without_a_recursion_error() -> None:
-    """A file of brackets is no way to stop a run."""
-    assert "nested too deeply" in refused("[" * 100_000).reason
+@pytest.mark.parametrize(
+    "text,reason",
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ("[" + "a," * 1_000 + "a]", "too much to be repaired"),
+        ("[" + "[1,]," * 1_000 + "1,]", "too much to be repaired"),
+    ],
+)
+def test_what_has_no_end_of_brackets_or_faults_is_refused(text: str, reason: str) -> None:
+    """A file of them is no way to stop a run."""
+    assert reason in refused(text).reason
 
 
 # For any metadata

@@ -104,7 +104,7 @@ def test_numbers_that_no_file_can_have(number: int) -> None:
 
 def test_a_table_is_named_as_users_say_it() -> None:
     """The name is also the table's path below the target."""
-    assert ("dbo/orders", "dbo/orders") == (str(ORDERS), ORDERS.path)
+    assert "dbo/orders" == str(ORDERS)
     assert "orders" == str(TableName(None, "orders"))
 
 

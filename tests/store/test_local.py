@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from stat import S_IFREG
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,6 +62,23 @@ def test_a_file_is_told_by_its_inode_where_that_lasts(
     assert third is not None
     assert made_up is (first.etag == second.etag)
     assert second.etag != third.etag
+
+
+@pytest.mark.parametrize("seconds,year", [(3e11, 9999), (-1e12, 1), (0, 1970)])
+def test_a_file_of_an_odd_year_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, year: int
+) -> None:
+    """As a disk in memory has it from whoever set its time."""
+    (tmp_path / "file").write_bytes(b"one")
+    odd = SimpleNamespace(st_mtime=seconds, st_ctime=seconds, st_mtime_ns=1, st_size=3, st_ino=1)
+    odd.st_dev, odd.st_mode = 0, S_IFREG
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(tmp_path), "stat", lambda _: odd)
+        found = LocalStore(tmp_path).stat("file")
+
+    assert found is not None
+    assert year == found.modified.year == found.placed.year
 
 
 @pytest.mark.parametrize("path", ["../secret", "a/../../secret", "linked", "linked/below", "far/x"])

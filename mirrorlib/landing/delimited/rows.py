@@ -46,7 +46,7 @@ def open_rows(file: TextFile) -> Opened:
         limit = len(text) - (block is not None and text.endswith(b"\r"))
         if found := grammar.row.match(text, 0, limit):
             break
-        _check_unfinished(Piece(text, 1), grammar, file, last=block is None)
+        _check_unfinished(Piece(text, 1), grammar, file, LONGEST_HEADER, last=block is None)
     header = found[0]
     end = header[len(header.rstrip(b"\r\n")) :]
     if header == end:
@@ -78,8 +78,11 @@ def iter_pieces(opened: Opened) -> Iterator[Piece]:
         if text[cut:].strip(b"\r\n"):
             begins = line + text.count(grammar.line_end, 0, cut)
             unended = Piece(text[cut:], begins)
-            _check_unfinished(unended, grammar, opened.file, last=block is None)
+            _check_unfinished(unended, grammar, opened.file, LONGEST_ROW, last=block is None)
         line += text.count(grammar.line_end, 0, whole)
+        if cut - whole > LONGEST_ROW:
+            msg = f"there are more than {LONGEST_ROW >> 20} MiB of empty lines"
+            raise opened.file.fault(msg, line=line)
         waiting, unfinished = [text[whole:]], len(text) - whole
 
 
@@ -108,14 +111,16 @@ def _with_end(text: bytes) -> bytes:
     return text + (b"\n" if text.endswith(b"\r") else b"\r\n")
 
 
-def _check_unfinished(piece: Piece, grammar: Grammar, file: TextFile, *, last: bool) -> None:
+def _check_unfinished(
+    piece: Piece, grammar: Grammar, file: TextFile, most: int, *, last: bool
+) -> None:
     """See that what has no row's end yet may still get one."""
     text = piece.text if last else piece.text.removesuffix(b"\r")  # half a row's end, perhaps
     begun = grammar.begun.match(text)
     place = begun.end() if begun else 0
     unended = grammar.unended.match(text, place)
-    if len(text) > LONGEST_ROW:
-        msg = f"a row is longer than {LONGEST_ROW >> 20} MiB; a quoted value may have no end"
+    if len(text) > most:
+        msg = f"a row is longer than {most >> 20} MiB; a quoted value may have no end"
         raise file.fault(msg, line=piece.line)
     if not last and (unended or place == len(text)):
         return

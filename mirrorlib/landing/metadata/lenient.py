@@ -21,6 +21,7 @@ Members: TypeAlias = tuple[tuple[str, "Json"], ...]
 Json: TypeAlias = str | float | bool | list["Json"] | Members | None
 
 DEEPEST = 40  # levels; deeper text is no metadata, and would end in a RecursionError
+_MOST_REPAIRS = 1_000  # for each, lines are counted from the first
 _BLANK = re.compile(r"\s*")
 _WORD = re.compile(r"[\w.$+-]+")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -121,7 +122,7 @@ def _items(cursor: _Cursor, close: str, read_item: Callable[[_Cursor], _T]) -> I
         comma = cursor.at
         cursor.at += 1
         if _peek(cursor) == close:
-            cursor.repairs.append(f"a trailing comma in line {_line(cursor, comma)}")
+            _repaired(cursor, "a trailing comma", comma)
     cursor.depth -= 1
     cursor.at += 1
 
@@ -179,8 +180,10 @@ def _line(cursor: _Cursor, at: int) -> int:
     return cursor.text.count("\n", 0, at) + 1
 
 
-def _repaired(cursor: _Cursor, what: str) -> None:
-    cursor.repairs.append(f"{what} in line {_line(cursor, cursor.at)}")
+def _repaired(cursor: _Cursor, what: str, at: int | None = None) -> None:
+    if len(cursor.repairs) >= _MOST_REPAIRS:
+        raise _error(cursor, "too much to be repaired")
+    cursor.repairs.append(f"{what} in line {_line(cursor, cursor.at if at is None else at)}")
 
 
 def _error(cursor: _Cursor, reason: str) -> NotJsonError:

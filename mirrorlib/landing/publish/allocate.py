@@ -22,10 +22,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import secrets
 import time
-import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -133,10 +131,8 @@ def _fulfil(zone: Store, place: FileSequence, claim: Claim, data: bytes | None =
         elif there is not None:
             zone.delete(claim.staged)
             break
-        elif data is None:  # another has done it, and a reader has moved it away
+        elif zone.stat(claim.staged) is None:  # another has done it, and a reader has moved it away
             return claim
-        elif zone.put_new(path, data):
-            break
     _verify(zone, place, claim)
     return claim
 
@@ -165,7 +161,8 @@ def _staged(zone: Store, place: FileSequence, call: Call, content: Content) -> C
     claim = Claim(
         number=None,
         ordinal=1,
-        file=f"{_timed_name()}.{content.extension}",
+        # Names sort as they were made, should files' times be equal; older versions made UUIDs, which sort before.
+        file=f"{time.time_ns():016x}-{secrets.token_hex(8)}.{content.extension}",
         **pick(call, "key", "batch_id", "fingerprint"),
         attempt=attempt,
         staged=place.state("staged", f"{attempt}.{content.extension}"),
@@ -234,11 +231,3 @@ def _sweep(zone: Store, place: FileSequence) -> None:
     for file in contents(zone, place.state("staged")).files:
         if datetime.now(UTC) - file.modified > _ABANDONED:
             zone.delete(file.path)
-
-
-def _timed_name() -> str:
-    """Make a UUID of version 7 (RFC 9562): names sort as they were made, should times be equal."""
-    millis, rest = divmod(time.time_ns(), 1_000_000)
-    fraction = rest * 4096 // 1_000_000
-    tail = int.from_bytes(os.urandom(8)) >> 2
-    return str(uuid.UUID(int=millis << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | tail))

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
 from mirrorlib.errors import MetadataError, SchemaError
+from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.values import DATA_TYPES
 from mirrorlib.landing.metadata.declared import Detection, TableMetadata
@@ -32,6 +33,7 @@ CSV_PROPERTIES: Mapping[str, str] = {
     "NullValue": "",
     "Encoding": "UTF-8",
 }
+_FORM = ("file_format", "file_extension", "format_properties", "schema_definition", "assumed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,8 @@ def metadata_bytes(metadata: TableMetadata) -> bytes:
         value["isPartitionEnabled"] = "true"  # a string: no other spelling was ever seen
     if metadata.conditional_update:
         value["ConditionalUpdateColumn"] = metadata.conditional_update
+    if metadata.partial_updates:
+        value["partialUpdates"] = metadata.partial_updates
     if metadata.file_format == "delimited":
         columns = [
             {"Name": column.name, "DataType": column.data_type, "IsNullable": column.nullable}
@@ -129,14 +133,14 @@ def _kept(wanted: Wanted, stated: TableMetadata, *, table: str) -> TableMetadata
     anew = "or delete the table folder and publish the table anew; force writes it as it is."
     partitioned = None if wanted.partition_by is None else bool(wanted.partition_by)
     choices = (
-        ("file format", format_of(stated), wanted.file_format),
-        ("file detection", stated.detection, wanted.detection),
-        ("upsert default", stated.upsert_default, wanted.upsert_default),
-        ("partitioning", stated.partitioned, partitioned),
+        ("file_format", "file format", format_of(stated), wanted.file_format),
+        ("detection", "file detection", stated.detection, wanted.detection),
+        ("upsert_default", "upsert default", stated.upsert_default, wanted.upsert_default),
+        ("partitioned", "partitioning", stated.partitioned, partitioned),
     )
-    differing = [(name, old, new) for name, old, new in choices if new not in {None, old}]
+    differing = [choice for choice in choices if choice[-1] not in {None, choice[-2]}]
     if differing and not wanted.force:
-        name, *values = differing[0]
+        _, name, *values = differing[0]
         old, new = (str(value).lower() for value in values)  # of true and false, JSON's words
         msg = f"the table's {name} is {old} already and cannot become {new}"
         raise MetadataError(msg, table=table, next_step=f"Leave it out, {anew}")
@@ -151,7 +155,7 @@ def _kept(wanted: Wanted, stated: TableMetadata, *, table: str) -> TableMetadata
             msg = "the table's keys cannot change"
             raise SchemaError(msg, table=table, found=found, next_step=step)
         keys = wished
-    if not differing:
-        return replace(stated, key_columns=keys)
-    forced = _new(replace(wanted, keys=keys))
-    return replace(forced, conditional_update=stated.conditional_update)
+    changed: dict[str, Any] = {choice[0]: choice[-1] for choice in differing}
+    if "file_format" in changed:
+        changed |= pick(_new(wanted), *_FORM)
+    return replace(stated, key_columns=keys, **changed)

@@ -62,7 +62,14 @@ def _read_parts(folder: Path, table: str) -> pa.Table:
         msg = "the folder to publish holds no Parquet files"
         step = "Give a folder that Spark has written as Parquet, or a file."
         raise ChangeFileError(msg, table=table, file=folder.name, next_step=step)
-    return pa.concat_tables([read_file(part, table=table, types={}) for part in parts])
+    tables = [read_file(part, table=table, types={}) for part in parts]
+    for part, rows in zip(parts, tables, strict=True):
+        if rows.schema != tables[0].schema:
+            msg = "the folder's files have different columns"
+            found = f"{parts[0].name} and {part.name}"
+            step = "Write the folder anew, or publish its files one by one."
+            raise ChangeFileError(msg, table=table, file=folder.name, found=found, next_step=step)
+    return pa.concat_tables(tables)
 
 
 def _read_csv(path: Path, table: str, types: Mapping[str, pa.DataType]) -> pa.Table:

@@ -17,6 +17,7 @@ from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.publish.declare import (
     CSV_PROPERTIES,
     Wanted,
+    format_of,
     metadata_bytes,
     partner_bytes,
     published_type,
@@ -52,9 +53,16 @@ COLUMNS = st.lists(
     upsert=st.booleans(),
     partition=st.booleans(),
     columns=COLUMNS,
+    partial=st.sampled_from([None, "absent", "listed:c"]),
 )
 def test_our_reader_reads_back_what_was_declared(
-    keys: tuple[str, ...], csv: bool, detection: Any, upsert: bool, partition: bool, columns: Any
+    keys: tuple[str, ...],
+    csv: bool,
+    detection: Any,
+    upsert: bool,
+    partition: bool,
+    columns: Any,
+    partial: str | None,
 ) -> None:
     """Every property, whatever the names hold, and without a repair."""
     made = settled(
@@ -64,8 +72,7 @@ def test_our_reader_reads_back_what_was_declared(
         upsert_default=upsert,
         partition_by=("p",) if partition else None,
     )
-    if csv:
-        made = replace(made, schema_definition=columns)
+    made = replace(made, partial_updates=partial, schema_definition=columns if csv else ())
 
     read = parse_metadata(metadata_bytes(made), "t")
 
@@ -84,12 +91,19 @@ def test_what_is_stated_stays_as_it_is() -> None:
 
 def test_forced_changes_keep_what_they_do_not_touch() -> None:
     """`force` changes what is named, and no more."""
-    stated = TableMetadata(key_columns=("id",), conditional_update="n")
+    made = settled(keys=("id",), file_format="csv", upsert_default=True)
+    stated = replace(made, conditional_update="n", partial_updates="absent")
 
     forced = settled(stated, force=True, detection="last_update_time")
 
-    expected = replace(stated, detection="last_update_time")
-    assert expected == forced
+    assert replace(stated, detection="last_update_time") == forced
+    other = settled(forced, force=True, file_format="parquet")
+    assert "parquet" == format_of(other)
+    assert ("n", "absent", True) == (
+        other.conditional_update,
+        other.partial_updates,
+        other.upsert_default,
+    )
     assert ("b",) == settled(stated, force=True, keys=("b",)).key_columns
 
 

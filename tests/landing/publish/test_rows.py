@@ -77,6 +77,12 @@ def test_parquet_files_and_folders_are_read(tmp_path: Path) -> None:
 
     assert ROWS.equals(taken(folder))
     assert ROWS.slice(1).equals(taken(str(folder / "part-00001.snappy.parquet")))
+    pq.write_table(pa.table({"other": [1]}), folder / "part-00002.parquet")
+    with pytest.raises(
+        ChangeFileError, match="the folder's files have different columns"
+    ) as caught:
+        taken(folder)
+    assert "part-00000.snappy.parquet and part-00002.parquet" == caught.value.found
 
 
 @pytest.mark.parametrize(

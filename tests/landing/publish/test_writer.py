@@ -80,6 +80,21 @@ def test_numbers_go_on_when_readers_have_moved_files_away(store: Store) -> None:
     assert [5] == publish(store, "e")
 
 
+def test_a_number_that_another_has_published_and_a_reader_moved_away_is_not_given_again(
+    tmp_path: Path,
+) -> None:
+    """Both between two steps of its writer, whose content is gone."""
+
+    class Beaten(LocalStore):
+        def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
+            assert super().move_new(source, target, data)
+            self.move(target, "moved away")
+            return super().move_new(source, target, data)
+
+    assert [1, 2] == publish(Beaten(tmp_path), "a", "b")
+    assert [] == batches(LocalStore(tmp_path))
+
+
 def test_the_zone_of_another_publisher_is_continued(tmp_path: Path) -> None:
     """Its files have no claims: the next number is above its newest."""
     folder = tmp_path / FOLDER
@@ -489,15 +504,14 @@ def test_no_rows_lie_in_no_partition(store: Store) -> None:
 
 
 def test_files_ordered_by_time_have_names_of_their_own(store: Store) -> None:
-    """UUIDs that sort as they were made; no number."""
+    """They sort as they were made, behind the UUIDs of older versions; no number."""
     table = LandingZoneWriter(store).table("t", keys=["id"], detection="last_update_time")
     names = [table.write(batch(f"{place}")).file for place in range(5)]
 
     assert names == sorted(names, key=str)
     assert names == list(visible(store, "t"))
-    assert all(
-        re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}\.parquet", str(n)) for n in names
-    )
+    assert all(re.fullmatch(r"[0-9a-f]{16}-[0-9a-f]{16}\.parquet", str(n)) for n in names)
+    assert str(names[0]) > "019d0000-0000-7000-8000-000000000000.parquet"
     assert table.write(batch("0"), batch_id="x").number is None
     assert table.write(batch("0"), batch_id="x").repeated
 
@@ -574,10 +588,14 @@ def test_a_published_file_that_is_not_what_was_sent_is_told(tmp_path: Path) -> N
         LandingZoneWriter(Shortening(tmp_path)).table(TABLE, keys=["id"]).write(ORDERS)
 
 
-def test_places_that_cannot_be_opened_are_told() -> None:
-    """An unknown scheme, at once."""
-    with pytest.raises((StoreError, LandingZoneError), match="cannot open"):
-        LandingZoneWriter("ftp://host/zone")
+@pytest.mark.parametrize(
+    "url", ["ftp://host/zone", "s3://[bucket]/x", "s3://name:secret@[bucket/x", "//[x/y", "s3://me:secret@b\u2100/x"]
+)  # fmt: skip
+def test_places_that_cannot_be_opened_are_told(url: str) -> None:
+    """An unknown scheme, and what is no URL, at once."""
+    with pytest.raises((StoreError, LandingZoneError), match="cannot open") as caught:
+        LandingZoneWriter(url)
+    assert "secret" not in str(caught.value)
 
 
 def test_abandoned_content_is_removed_after_a_week(tmp_path: Path) -> None:

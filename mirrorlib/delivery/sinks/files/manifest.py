@@ -75,7 +75,7 @@ class Receiver:
     def __init__(self, store: Store, table: str) -> None:
         self.store = store
         self.table = table
-        self.folder = parse_visible(table).path
+        self.folder = str(parse_visible(table))
         self._staging = f"_staging/{parse_name(table).segment}"
         self._manifest = f"{self.folder}/_manifest"
 
