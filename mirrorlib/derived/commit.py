@@ -75,8 +75,6 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         self.job = job
         self.planned = planned
         self.target: DerivedTarget | None = target  # as it was found, for the first look
-        self.differ = False  # the table's keys will be others
-        self.ready = target.last.newest  # the version that is made ready for the round
 
     def read_state(self) -> tuple[DerivedTarget, None]:
         target, self.target = self.target or open_target(self.job), None
@@ -90,7 +88,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
 
     def write(self, before: DerivedTarget) -> None:
         job = self.job
-        self.ready = before.last.newest
+        self.ready = before.last.newest  # the version that is made ready for the round
         self.computed = computed = compute(job, self.planned, before)
         keys = computed.keys.keys
         job.lease.check()
@@ -109,7 +107,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         if computed.how == "nothing new":
             mark_nothing(job.session, ref, mark)
             return 0, 0
-        if before.found is None or computed.old is None:
+        if computed.old is None:
             replace_rows(job, before, computed.new, mark)
             return None
         if computed.added:

@@ -120,9 +120,9 @@ def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
             target = open_target(job)
         except FeedExpiredError:  # its versions are gone: the newest ones take their place
             end_round(job.sources, planned, "void", 0, 0.0)
-    moves = report is None and target.held is not None and target.held.get(MOVES) != ""
     job.tell("plan", "before")
-    wanted = job.rebuild or target.held is None or moves  # where it does not say, it may move
+    # Where it does not say, it may move.
+    wanted = job.rebuild or (report is None and (target.held or {}).get(MOVES) != "")
     planned = next_round(job.sources, streams, wanted=wanted)
     if planned is None:
         return report or nothing_new(job, target)
