@@ -24,7 +24,7 @@ class Received:
         table_id: of that table; "" where it does not say.
         keys: by which it was kept.
         rows: gives its rows, with `SIDE`, for the columns that the table has in that version.
-        window: the number of the stream's last window that it has; 0 where it does not say.
+        window: the number of the stream's last window that it has; 0 where it says the table's id.
         begins: where rows are changes, some of which take back others, the version that they go on from.
         whole: they begin with all rows of that version.
 

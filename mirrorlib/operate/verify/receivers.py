@@ -87,11 +87,7 @@ def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
         return reader.table(ref.sql) if ref.path is None else reader.load(ref.path)
 
     told = partial(
-        Received,
-        stream=facts["stream"],
-        table_id=facts["table_id"],
-        keys=tuple(facts["keys"]),
-        window=facts["window"],
+        Received, stream=facts["stream"], table_id=facts["table_id"], keys=tuple(facts["keys"])
     )
     now, upto = travel(last.newest), int(facts["upto"])
     if stream.mode == "scd2":
@@ -218,7 +214,6 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
         table_id=batch.table_id,
         keys=batch.keys,
         rows=rows,
-        window=batch.number,
     )
 
 
