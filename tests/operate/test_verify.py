@@ -14,7 +14,7 @@ import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
-from mirrorlib.landing.columns import INSERT
+from mirrorlib.landing.columns import UPSERT
 from mirrorlib.operate.verify import tables as verify_tables
 from mirrorlib.operate.verify.compare import Sides, as_found
 from mirrors import Mirror
@@ -71,7 +71,7 @@ def test_keys_that_have_a_null_in_other_places_are_others(spark: SparkSession) -
     found = spark.createDataFrame([(1, None), (None, 1)], "a int, b int")
     sides = Sides(
         begun=None,
-        rows=found.selectExpr("*", f"{INSERT} AS {MARKER}", f"0L AS {ORDER}"),
+        rows=found.selectExpr("*", f"{UPSERT} AS {MARKER}", f"coalesce(a, 2L) AS {ORDER}"),
         found=as_found(found),
         columns=("a", "b"),
         keys=("a", "b"),
