@@ -41,8 +41,8 @@ class Delivery:
         folder: the folder there that is this delivery's.
         collected: the rows of `frame` in this process, where they are few and were read so.
         stated_rows: how many rows the source's commits say that they change; None where one does not say.
-        given: the number of the stream's last window whose rows the receiver was given, 0 for none; None where
-            nobody has written it down.
+        given: the number of the stream's last window whose rows the receiver was given, 0 for none; None of a stream
+            that began with a snapshot.
         unchanged_since: says whether no row has changed after a version and up to `plan.after`; not where the
             log does not tell any more. Windows without a change are delivered to nobody.
         physical: which column of the source's data files each name stands for, at the window's end and at any
@@ -80,12 +80,7 @@ class Delivery:
     @property
     def continues(self) -> bool:
         """Say whether the changes follow on a window of the stream: a receiver that has nothing of it was emptied."""
-        start = self.stream.start_at
-        if self.plan.kind == "snapshot":
-            return False
-        if start is None or self.given is not None:
-            return start is None or self.given != 0
-        return self.plan.number > 1 and not self.unchanged_since(start)
+        return self.plan.kind == "changes" and self.given != 0
 
 
 def comes_after(stream: Stream, ordinal: int, began_at: str) -> bool:

@@ -87,10 +87,7 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         """Return the last window before *number* whose rows the receiver was given; 0 for none, None for unknown."""
         if number == 1:
             return 0
-        done = self._values.read(WindowDone, self._path(stream, number - 1, "done"))
-        if done.given is None and done.outcome == "delivered" and done.rows != 0:
-            return number - 1
-        return done.given
+        return self._values.read(WindowDone, self._path(stream, number - 1, "done")).given
 
     def forget_status(self) -> None:
         """Remove the last word about the stream, which a new one has not earned."""

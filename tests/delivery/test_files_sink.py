@@ -161,7 +161,7 @@ class Windows:
         asks: bool = True,
         frame: Any = None,
         sink: Any = None,
-        unchanged_since: Callable[[int], bool] = lambda _: False,
+        given: int | None = None,
         **plan: Any,
     ) -> int:
         """Deliver (version, kind, id, v), as the next window or as the same *again*, as a runner does who *asks* first."""
@@ -185,7 +185,7 @@ class Windows:
                 or spark.createDataFrame(values, f"id bigint, v string, {FEED}").coalesce(1),
                 scratch=LocalStore(self.root / "state"),
                 folder="staged/a",
-                unchanged_since=unchanged_since,
+                given=self.number - 1 if given is None else given,
             )
             return sink.deliver(delivery)
 
@@ -354,7 +354,7 @@ def test_a_folder_that_was_emptied_is_not_begun_anew_in_the_middle(windows: Wind
     windows.store.delete_folder("dbo/orders")
     with pytest.raises(LandingZoneError, match="does not have the window that the changes follow"):
         numbered.deliver(*three(2))
-    numbered.deliver(*three(2), again=True, unchanged_since=lambda version: version == 0)
+    numbered.deliver(*three(2), again=True, given=0)
     assert [["2-0", "2-1", "2-2"]] == numbered.values()
 
 

@@ -287,6 +287,7 @@ class Windows:
         sink: ZoneSink | None = None,
         again: bool = False,
         unchanged_since: Callable[[int], bool] = lambda _: False,
+        given: int | None = None,
         **plan: Any,
     ) -> int:
         """Deliver (version, kind, id, v), as the next window or as the same *again*, as a runner does."""
@@ -312,6 +313,7 @@ class Windows:
                 scratch=LocalStore(self.scratch),
                 folder="staged/a",
                 unchanged_since=unchanged_since,
+                given=self.number - 1 if given is None else given,
             )
             return sink.deliver(delivery)
 
@@ -644,7 +646,7 @@ def test_a_folder_that_was_emptied_is_not_begun_anew_in_the_middle(windows: Wind
         numbered.deliver((2, INSERT, 2, "b"))
     quiet = windows.follower("three", "2026-01-03", start_at=0)
     quiet.number = 1
-    quiet.deliver((2, INSERT, 2, "b"), unchanged_since=lambda version: version == 0)
+    quiet.deliver((2, INSERT, 2, "b"), given=0)
     assert [(2, "b")] == windows.rows()
     windows.zone.delete_folder(FOLDER)
     net = windows.follower("four", "2026-01-04", start_at=0, net=True)

@@ -28,18 +28,16 @@ _MAKE_TABLES = f"""CREATE TABLE IF NOT EXISTS {TABLES} (
     source_table text NOT NULL,
     consumer text NOT NULL,
     stream text NOT NULL,
+    stream_ordinal bigint NOT NULL,
+    stream_began_at text NOT NULL,
     table_id text NOT NULL,
     delta_version bigint NOT NULL,
     columns text NOT NULL,
+    nested text NOT NULL,
+    physical text NOT NULL,
     keys text NOT NULL,
     updated_at timestamp with time zone NOT NULL
 )"""
-_LATER_COLUMNS = {  # what the first versions did not write down of a table
-    "stream_ordinal": "bigint NOT NULL DEFAULT 0",
-    "stream_began_at": "text NOT NULL DEFAULT ''",
-    "nested": "text NOT NULL DEFAULT '{}'",
-    "physical": "text NOT NULL DEFAULT '{}'",
-}
 _MAKE_POSITIONS = f"""CREATE TABLE IF NOT EXISTS {POSITIONS} (
     stream text NOT NULL PRIMARY KEY,
     consumer text NOT NULL,
@@ -75,7 +73,6 @@ class Record:
     source_table: str = ""
     consumer: str = ""
     stream: str = ""  # uuid of the stream that it is given now
-    # These two, `nested` and `physical` an older version has not said.
     stream_ordinal: int = 0  # the stream's number among the consumer's
     stream_began_at: str = ""
     table_id: str = ""  # Delta's
@@ -120,24 +117,14 @@ class Session(Protocol):
 
 
 def has_books(session: Session) -> bool:
-    """Say whether our own two tables are there, with all columns of this version."""
-    found = session.run(session.names, TABLES)
-    return _LATER_COLUMNS.keys() <= {name for (name,) in found} and has_positions(session)
-
-
-def has_positions(session: Session) -> bool:
-    """Say whether some stream may have a position."""
+    """Say whether our own two tables are there, which are made in one transaction."""
     return bool(session.run(session.names, POSITIONS))
 
 
 def make_books(session: Session) -> None:
-    """Make our own two tables, and what those of an older version lack."""
+    """Make our own two tables."""
     session.run(_MAKE_TABLES)
     session.run(_MAKE_POSITIONS)
-    taken = {name for (name,) in session.run(session.names, TABLES)}
-    for name, kind in _LATER_COLUMNS.items():
-        if name not in taken:
-            session.run(f"ALTER TABLE {TABLES} ADD COLUMN {name} {kind}")
 
 
 def read_held(session: Session, place: DatabaseTable, stream: Stream) -> Held:

@@ -58,7 +58,7 @@ class DatabaseSink:
     def position(self, stream: Stream) -> int:
         """Return the number of the last window that was committed; 0 when the stream is not known."""
         with self._database.session(stream.table, ()) as session:
-            return database.position(session, stream) if database.has_positions(session) else 0
+            return database.position(session, stream) if database.has_books(session) else 0
 
     def deliver(self, delivery: Delivery) -> int:
         """Apply a window and advance the position, in one transaction; return how many rows were sent.
