@@ -11,9 +11,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import (
@@ -46,16 +45,15 @@ class Cluster:
     def topic(self, scene: Scene, *, make: bool = True) -> int:
         """See that a table's topic is there, and count its partitions; 0 where there is none and none is to be made."""
         with self._asked(f"find the topic {scene.topic}", scene):
-            count = self._count(scene.topic)
-            if count is None and not make:
-                return 0
-            return self._ready(count, scene.topic, scene, self.address.partitions)
+            return self._ready(
+                self._new(scene.topic, self.address.partitions, {}), scene, make=make
+            )
 
     def positions(self, scene: Scene) -> int:
         """See that the topic of positions is there and compacted, and count its partitions."""
         name = self.address.positions
         with self._asked(f"find the topic {name}", scene):
-            count = self._ready(self._count(name), name, scene, 1, {_POLICY: _COMPACT})
+            count = self._ready(self._new(name, 1, {_POLICY: _COMPACT}), scene)
             self._check_compacted(name, scene)
             return count
 
@@ -101,35 +99,30 @@ class Cluster:
         ready = all(one.leader is not None and one.leader.id >= 0 for one in partitions)
         return len(partitions) if ready else 0
 
-    def _ready(
-        self,
-        count: int | None,
-        name: str,
-        scene: Scene,
-        partitions: int | None,
-        config: Mapping[str, str] = MappingProxyType({}),
-    ) -> int:
-        """Make a topic unless it is there, and wait for its leaders; return how many partitions it has."""
-        end = time.monotonic() + self.address.timeout
+    def _ready(self, topic: NewTopic, scene: Scene, *, make: bool = True) -> int:
+        """Wait for a topic's leaders, and make it where there is none; count its partitions, 0 if it is not made."""
+        name, end = topic.topic, time.monotonic() + self.address.timeout
+        count = self._count(name)
+        if count is None and not make:
+            return 0
         if count is None:
-            self._make(name, partitions, config)
-        while not (count := count or self._count(name)):
+            self._make(topic)
+        while not count:
             if time.monotonic() > end:
                 msg = f"the topic {name} has no leader"
                 raise scene.error(msg, "See that enough brokers run; the next run goes on.")
             time.sleep(_BREATH)
+            count = self._count(name)
         return count
 
-    def _make(self, name: str, partitions: int | None, config: Mapping[str, str]) -> None:
-        address = self.address
+    def _new(self, name: str, partitions: int | None, config: dict[str, str]) -> NewTopic:
+        count, copies = partitions or -1, self.address.replication or -1  # the broker's choice
+        return NewTopic(name, num_partitions=count, replication_factor=copies, config=config)
+
+    def _make(self, topic: NewTopic) -> None:
+        name, address = topic.topic, self.address
         if not address.create:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, name))
-        topic = NewTopic(
-            name,
-            num_partitions=partitions or -1,  # the broker's choice
-            replication_factor=address.replication or -1,
-            config=dict(config),
-        )
         made = self._admin().create_topics([topic], request_timeout=address.timeout)[name]
         try:
             made.result()
