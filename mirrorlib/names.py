@@ -189,7 +189,7 @@ def refuse_unmatched(
     there = (*shown, *known)
     for pattern in as_patterns(patterns):
         if not any(matches(name, pattern) for name in there):
-            msg = "no table of the landing zone matches"
+            msg = "no table matches"
             found = f"tables {', '.join(name.shown for name in shown[:10]) or 'none'}"
             raise LandingZoneError(msg, table=pattern, found=found, next_step="Correct --table.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -18,6 +19,8 @@ import pytest
 import mirrorlib
 from little import child_environment, understand
 from mirrorlib.cli.main import main
+from mirrorlib.feed.changes import Change, Changes
+from mirrorlib.platform.show import show_report
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -59,6 +62,25 @@ def test_what_is_no_text_can_be_said(tmp_path: Path) -> None:
     assert ("", "caf\\udce9") == (done.stderr, done.stdout.splitlines()[-1])
 
 
+def test_a_narrow_terminal_cuts_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column that was cut would show other numbers: lines break instead."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    rows = tuple(
+        Change(change="insert", version=version, timestamp="", before=None, after={"id": version})
+        for version in (1_234_567, 2)
+    )
+    show_report(Changes("t", rows, ("id",), more=False))
+
+    assert 2 == terminal.getvalue().count("1234567")
+    assert all(name in terminal.getvalue() for name in ("version", "change", "key", "columns"))
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -81,6 +103,12 @@ def test_what_is_no_text_can_be_said(tmp_path: Path) -> None:
         ("apply", "zone", "target", "--evolution", "any"),
         ("apply", "zone", "target", "--ntz", "local"),
         ("apply", "zone", "target", "--retention", "3"),
+        ("apply", "zone", "target", "--options", '{"max_files": 0}'),
+        ("apply", "zone", "target", "--options", '{"backfill_interval": "soon"}'),
+        ("rebuild", "target", "t", "--undo", "--start-at", "2"),
+        ("where-is", "target", "t", "--file", "1", "--after", "3"),
+        ("where-is", "target", "t", "--file", "1", "--show-values"),
+        ("consumers", "target", "--consumer", "a", "--rewind", "b", "--to", "now"),
         ("plan", "zone", "target", "--watch", "1"),
         ("plan", "zone", "target", "--retention", "3"),
         ("status",),

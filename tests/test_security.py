@@ -19,7 +19,9 @@ import pytest
 import mirrorlib
 from mirrorlib.delivery.sinks.open import shown_url
 from mirrorlib.errors import LandingZoneError, MirrorError, StoreError
+from mirrorlib.feed.changes import Change, Changes
 from mirrorlib.landing.parquet import iter_batches
+from mirrorlib.operate.verify.report import Difference
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -86,6 +88,22 @@ def test_errors_escape_what_files_hold() -> None:
     error = MirrorError(f"a{ESCAPE}", table=f"t{ESCAPE}", found=f"{ESCAPE}\nb\u202e", next_step="c")
 
     assert r"t\x1b[2J: a\x1b[2J (found \x1b[2J\nb\u202e). c" == str(error)
+
+
+def test_tables_escape_what_rows_hold() -> None:
+    """In what a feed tells, and in what differs, keys within."""
+    change = Change(
+        change="insert",
+        version=1,
+        timestamp="",
+        before=None,
+        after={"id": ESCAPE, "v": f"{ESCAPE}\n"},
+    )
+    differs = Difference.of(change, ["id"], show_values=True)
+
+    for shown in (str(differs), str(Changes("t", (change,), ("id",), more=False))):
+        assert r"\x1b[2J" in shown
+        assert not {"\x1b", "\r"} & {*shown}
 
 
 def test_large_metadata_is_not_read(zone: ZoneWriter) -> None:
@@ -224,6 +242,8 @@ def test_a_dictionary_is_decoded_in_bounded_memory(tmp_path: Path) -> None:
         f"s3://AKIA:{SECRET}@bucket/zone",
         f"abfss://zone@account.dfs.core.windows.net/z?sig={SECRET}",
         f"https://account.blob.core.windows.net/c/z?sv=1&sig={SECRET}",
+        f"jdbc:postgresql://me:{SECRET}@host/db",
+        f"jdbc:postgresql://host/db?password={SECRET}",
     ],
 )
 def test_credentials_in_a_places_url_are_refused_and_not_repeated(url: str) -> None:

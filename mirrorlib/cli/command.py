@@ -82,21 +82,21 @@ def call(function: Callable[_P, _R], arguments: argparse.Namespace, **more: obje
 def say_json(value: dict[str, Any], *, in_one_line: bool = False) -> None:
     """Print JSON; *in_one_line* is for what is read line by line."""
     indent = None if in_one_line else 2
-    sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.write(json.dumps(value, indent=indent, default=str) + "\n")
     sys.stdout.flush()
 
 
 def say(arguments: argparse.Namespace, told: dict[str, Any], *lines: str) -> bool:
     """Print what was done, for people or as JSON; all is well then."""
     if arguments.json:
-        say_json(told)
+        say_json({"ok": True, **told})
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines)
     return True
 
 
-def say_error(error: MirrorError, *, as_json: bool, in_one_line: bool = False) -> None:
+def say_error(error: MirrorError, *, as_json: bool) -> None:
     """Print an error for people to standard error, and for machines as JSON too."""
     if as_json:
-        say_json({"ok": False, **error.to_dict()}, in_one_line=in_one_line)
+        say_json({"ok": False, **error.to_dict()}, in_one_line=True)
     sys.stderr.write(f"mirrorlib: {error}\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import logging
 import os
 import signal
@@ -43,9 +42,6 @@ class CutShortError(KeyboardInterrupt):
 
 def run_one(arguments: argparse.Namespace) -> int:
     """Run one command; return its exit code."""
-    # A file's name may be no text: it is shown as errors are.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
     told, log = vars(arguments), logging.StreamHandler()
     level = logging.INFO if arguments.verbose else logging.ERROR
     log.setLevel(level)  # of what listeners are told, no more is shown
@@ -135,7 +131,7 @@ def run_command(
 
     def tell(outcome: _Report | MirrorError) -> None:
         if isinstance(outcome, MirrorError):
-            say_error(outcome, as_json=arguments.json, in_one_line=True)
+            say_error(outcome, as_json=arguments.json)
         elif arguments.json:
             say_json(outcome.to_dict(), in_one_line=watching)
         elif not watching or not outcome.ok or is_news(outcome):

@@ -48,7 +48,7 @@ def list_consumers(
     without it their newest versions are not told.
     """
     place = Target.of(target, catalog=catalog, state=state)
-    found = _registered(place, consumer, tables)
+    found = known_streams(place, consumer, tables) if consumer else _registered(place, None, tables)
     streams = tuple(_status_safely(place, each, spark) for each in found)
     return ConsumersReport(target=place.shown, streams=streams)
 

@@ -81,6 +81,9 @@ def write_items(
         every: minutes between two runs of the incremental apply; without them its schedule is switched off.
     """
     root, file = Path(folder), Path(wheel)
+    if not str(folder):
+        msg = "the folder for the items has no name"
+        raise LandingZoneError(msg, next_step="Name one; a variable may be empty.")
     if not file.is_file() or file.suffix != ".whl":
         msg = "there is no such wheel"
         step = "Build one: python3 -m pip wheel --no-deps --wheel-dir dist ."

@@ -12,6 +12,7 @@ from itertools import groupby, zip_longest
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mirrorlib.errors import printable
 from mirrorlib.feed import net
 from mirrorlib.identifiers import quote
 from mirrorlib.tabular import Cell, Part, Tabular
@@ -161,4 +162,4 @@ def _plain(value: Any, kind: DataType) -> Any:  # noqa: ANN401  # a value of the
 
 
 def _shown(value: object) -> str:
-    return "NULL" if value is None else str(value)
+    return "NULL" if value is None else printable(str(value))

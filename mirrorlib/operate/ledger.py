@@ -17,7 +17,7 @@ from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.ingest.report import MARKED, BatchReport
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Done, Life, Plan
-from mirrorlib.names import TableName, matches
+from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report, duration, shown_moment
@@ -115,7 +115,10 @@ def read_ledger(
     for one in before.batches if before else ():
         known[one.table].append(one)
     found = list[Applied]()
-    for name, journal in find_applied(open_store(places.state), allow_new=allow_new).items():
+    applied = find_applied(open_store(places.state), allow_new=allow_new)
+    if applied:
+        refuse_unmatched(tables, tuple(applied))
+    for name, journal in applied.items():
         if matches(name, tables):
             had = known[name.shown]
             after = (had[0].life, had[0].batch) if had else (0, 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -123,7 +124,6 @@ def read_overview(
 
     Raises:
         JournalError: nothing has ever been applied to this target.
-        LandingZoneError: *last* is no number from 1 on.
         ParameterError: *to* is given without *spark*.
 
     """
@@ -132,7 +132,6 @@ def read_overview(
         raise ParameterError(msg, found=f"to={to!r} without spark", next_step="Give spark, too.")
     place: dict[str, Any] = {"catalog": catalog, "state": state, "allow_new": allow_new}
     status = read_status(target, **place)
-    ledger = read_ledger(target, last=last, before=before.ledger if before else None, **place)
     failures: list[str] = []
 
     def part(what: str, read: Callable[[], _Part]) -> _Part | None:
@@ -142,12 +141,17 @@ def read_overview(
             failures.append(f"{what}: {exc if isinstance(exc, MirrorError) else first_line(exc)}")
             return None
 
+    old = before.ledger if before else None
+    read = partial(read_ledger, target, last=last, before=old, **place)
+    ledger = part("the ledger was not read", read)
     own: dict[str, Any] = {"catalog": catalog, "state": state}
     consumers = part("consumers were not read", lambda: list_consumers(target, spark=spark, **own))
     ways = part("the lineage was not read", lambda: lineage(target, **own))
     kept = None
     if (session := spark) is not None and to:
-        lost = f"the ledger was not written to {to}"
-        kept = part(lost, lambda: write_ledger(session, target, to, **place))
+        kept = part(
+            "the ledger was not written", lambda: write_ledger(session, target, to, **place)
+        )
+    ledger = ledger or LedgerReport(target=status.target, batches=())
     parts: dict[str, Any] = {"consumers": consumers, "ways": ways, "kept": kept}
     return Overview(status=status, ledger=ledger, failures=tuple(failures), **parts)

@@ -44,8 +44,10 @@ def show_report(report: Tabular) -> None:
         sys.stdout.write(f"{report}\n")
         sys.stdout.flush()
         return
-    console = Console()
-    console.print(_drawn(report))
+    console, drawn = Console(), _drawn(report)
+    # Too narrow a terminal breaks lines: a column that was cut would show other numbers.
+    least = console.measure(drawn, options=console.options.update_width(10_000)).minimum
+    Console(width=max(console.width, least)).print(drawn)
     for note in report.notes():
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 

@@ -59,15 +59,19 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
 
     """
     url = os.fspath(url)
+    if not url:
+        msg = "a place has no name"
+        raise LandingZoneError(msg, next_step="Give a path or a URL; a variable may be empty.")
     if is_volume(url):
         return open_volume(url, options)
     parts = _split(url)
-    if parts.scheme == "file":
+    if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
         return LocalStore(Path(unquote(parts.path)))
-    # One letter is a Windows drive, no "//" a name with a colon.
-    if len(parts.scheme) <= 1 or "://" not in url:
+    # One letter is a Windows drive, no "/" behind the colon a name with one.
+    if len(parts.scheme) <= 1 or not (parts.path.startswith("/") or "://" in url):
         return LocalStore(Path(url))
-    if parts.password or parts.query:
+    place = _split(f"//{url.partition('://')[2]}")  # of jdbc:… too
+    if place.password or place.query:
         msg = "the URL of a place has a password or a query in it, as credentials are written"
         step = "Give credentials by the store's own variables: AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_SAS_TOKEN …"
         raise LandingZoneError(msg, found=f"{parts.scheme}://…", next_step=step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -120,7 +121,7 @@ def test_a_marker_for_all_rows_and_names_by_time(zone: str, rows: list[str]) -> 
 
     (name, data), *more = visible(LocalStore(Path(zone)), "t").items()
     assert [] == more
-    assert 36 == len(name.removesuffix(".parquet"))
+    assert re.fullmatch(r"[0-9a-f]{16}-[0-9a-f]{16}\.parquet", name)
     assert [4, 4] == [row["__rowMarker__"] for row in rows_of(data)]
 
 
@@ -154,7 +155,7 @@ def test_what_was_published_before_an_error_is_told(
     assert (False, 1, "SchemaError") == (
         report["ok"],
         len(report["published"]),
-        report["error"]["error"],
+        report["error"],
     )
     assert 1 == main(["publish", zone, "dbo/orders", *files])
     assert "The rest is not published: dbo/orders" in capsys.readouterr().out

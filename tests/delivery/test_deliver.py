@@ -170,6 +170,8 @@ def test_a_consumer_begins_where_it_says(source: Source) -> None:
     assert "beyond the newest version" in report.reason
     known = {stream.consumer for stream in mirrorlib.consumers(source.target).streams}
     assert {"alone", "keys", "now", "one"} == known
+    with pytest.raises(mirrorlib.JournalError, match="no consumer non is registered"):
+        mirrorlib.consumers(source.target, consumer="non")
 
 
 class StoppedError(BaseException):

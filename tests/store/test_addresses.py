@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+import pytest
+
 import mirrorlib
 from mirrorlib.delta.address import address_of
+from mirrorlib.errors import LandingZoneError
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
 
@@ -24,6 +27,23 @@ def test_a_path_object_opens_what_its_text_does(tmp_path: Path) -> None:
     assert Target.of(text, catalog=None, state=None) == Target.of(path, catalog=None, state=None)
     named = Target.of(Path("dbo"), catalog="c", state=path)
     assert ("dbo", text) == (named.place, named.state)
+
+
+@pytest.mark.parametrize(
+    "place", ["", "s3:/bucket/zone", "dbfs:/tmp/x", "file://host/zone", Path("s3://bucket/zone")]
+)
+def test_what_is_meant_for_elsewhere_is_no_local_folder(
+    place: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable that is empty, a URL that lost a slash, one of another machine."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LandingZoneError):
+        open_store(place)
+
+    for local in ("a:b", "./a:/b", "C:/x"):
+        assert open_store(local).url == str(tmp_path / local)
+    assert open_store("file://localhost/x").url == open_store("/x").url
+    assert [] == [*tmp_path.iterdir()]
 
 
 def test_a_path_object_without_a_slash_is_no_table_of_a_catalog() -> None:

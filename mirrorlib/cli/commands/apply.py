@@ -6,10 +6,11 @@ import argparse
 from typing import Any
 
 import mirrorlib
-from mirrorlib.cli.arguments import EVENTS, MEMORY, START_AT, TARGET, ZONE, rounds
+from mirrorlib.cli.arguments import DEFAULTS, EVENTS, MEMORY, START_AT, TARGET, ZONE, rounds
 from mirrorlib.cli.command import Command, call, say
 from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import ParameterError
+from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.journal.disk import Journal
 from mirrorlib.names import parse_name
@@ -34,7 +35,7 @@ def _options(text: str) -> dict[str, Any]:
 
 def _apply(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
-    _check_retention(arguments)
+    _check(arguments, **arguments.options)
     if arguments.approve is not None and arguments.watch is not None:
         arguments.refuse("argument --approve: one plan is approved, so not with --watch")
     spark = start_spark(arguments)
@@ -48,9 +49,13 @@ def _apply(arguments: argparse.Namespace) -> bool:
     return run_command(arguments, spark, stop, one, is_news=_is_news)
 
 
-def _check_retention(arguments: argparse.Namespace) -> None:
-    if arguments.retention is not None and arguments.cleanup is None:
-        arguments.refuse("argument --retention: means nothing without --cleanup")
+def _check(arguments: argparse.Namespace, **more: object) -> None:
+    """Refuse what does not go together, or is beyond bounds, before Spark is started."""
+    asked: dict[str, Any] = {**vars(arguments), **more}
+    try:
+        Options(**{name: value for name, value in asked.items() if name in DEFAULTS})
+    except ValueError as exc:
+        arguments.refuse(str(exc))
 
 
 def _is_news(report: ApplyReport) -> bool:
@@ -58,7 +63,7 @@ def _is_news(report: ApplyReport) -> bool:
 
 
 def _plan(arguments: argparse.Namespace) -> Report:
-    _check_retention(arguments)
+    _check(arguments)
     return call(mirrorlib.plan, arguments, spark=start_spark(arguments))
 
 
@@ -79,16 +84,16 @@ def _reset(arguments: argparse.Namespace) -> bool:
 
 def _rebuild(arguments: argparse.Namespace) -> Report | bool:
     """Compute the table anew, or give it back the rows that it had before that."""
+    if arguments.undo and arguments.start_at is not None:
+        arguments.refuse("argument --undo: gives back what was there, so not with --start-at")
     place = Target.of(arguments.target, catalog=arguments.catalog, state=arguments.state)
     journal = Journal(open_store(place.state), parse_name(arguments.table))
     newest = journal.newest_of(journal.lives())
     spark = start_spark(arguments, newest.plan.zone if newest else "")
     if arguments.undo:
         call(mirrorlib.undo_rebuild, arguments, spark=spark)
-        told = {"ok": True, "table": arguments.table}
-        return say(
-            arguments, told, f"{arguments.table} has the rows that it had before its rebuild."
-        )
+        line = f"{arguments.table} has the rows that it had before its rebuild."
+        return say(arguments, {"table": arguments.table}, line)
     with show_progress(quiet=arguments.json) as observe:
         return call(mirrorlib.rebuild, arguments, spark=spark, observe=observe)
 
@@ -122,6 +127,7 @@ RESET = Command(
         **START_AT,
         "--keep": "keep the rows of a folder that was appended without _metadata.json, and go on by it behind them",
         **EVENTS,
+        **MEMORY,
     },
     run=_reset,
 )

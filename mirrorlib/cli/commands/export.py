@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import mirrorlib
-from mirrorlib.cli.arguments import TABLES, TARGET, positive, refuse, rounds
+from mirrorlib.cli.arguments import MEMORY, TABLES, TARGET, positive, refuse, rounds
 from mirrorlib.cli.command import Command, call, say
 from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
 from mirrorlib.delivery.report import ExportReport
@@ -85,7 +85,7 @@ def _consumers(arguments: argparse.Namespace) -> Report | bool:
             return call(mirrorlib.consumers, arguments, spark=spark)
         what, name = "rewound", arguments.rewind
         tables = call(mirrorlib.rewind_consumer, arguments, consumer=name, spark=spark)
-    told = {"ok": True, "consumer": name, what: list(tables)}
+    told = {"consumer": name, what: list(tables)}
     return say(arguments, told, f"{what}: {name}, {', '.join(tables)}")
 
 
@@ -111,6 +111,7 @@ EXPORT = Command(
         "--no-key": "go by no keys, though they are known: equal rows are counted",
         "--max-versions N": "versions a window (default: all)",
         **rounds("delivering"),
+        **MEMORY,
     },
     defaults={"start": "snapshot", "on_expired": "fail"},
     # A job's parameter may be empty.
@@ -121,8 +122,8 @@ EXPORT = Command(
 CONSUMERS = Command(
     more="Health: current, behind (it has not been given the newest versions), delivering (a run is at it), "
     "failed, expiring (what it has not read may soon leave the table's log: export, or raise "
-    "delta.logRetentionDuration), or expired (it is gone). Consumers that were registered with --state are "
-    "found only with the same --state. Needs Spark only for tables of a catalog.",
+    "delta.logRetentionDuration), expired (it is gone), or unknown (its table cannot be read). Consumers that were "
+    "registered with --state are found only with the same --state. Needs Spark only for tables of a catalog.",
     arguments={
         **TARGET,
         **TABLES,
@@ -131,7 +132,7 @@ CONSUMERS = Command(
         "--rewind NAME": "let a consumer begin again, at what --to says",
         "--to snapshot|now|N": "for --rewind: all rows, only what comes, or what came after version N",
     },
-    either=("drop", "rewind"),
+    either=("consumer", "drop", "rewind"),
     run=_consumers,
 )
 VACUUM = Command(
@@ -145,6 +146,7 @@ VACUUM = Command(
         "--hours N": "how long removed files are kept (default: what each table says, else Delta's week)",
         "--dry-run": "remove nothing, say what would be",
         "--force": "remove them although consumers need them; name these",
+        **MEMORY,
     },
     run=lambda arguments: call(mirrorlib.vacuum, arguments, spark=start_spark(arguments)),
 )
@@ -152,6 +154,6 @@ OPTIMIZE = Command(
     more="Every batch leaves small files and rows that are marked as deleted, and the next one has to read them: after "
     "some hundred batches it takes up to twice as long. Run it now and then, as once a night. It changes no row, and "
     "consumers are given nothing for it. What it has replaced is removed by vacuum.",
-    arguments={**TARGET, **TABLES},
+    arguments={**TARGET, **TABLES, **MEMORY},
     run=lambda arguments: call(mirrorlib.optimize, arguments, spark=start_spark(arguments)),
 )

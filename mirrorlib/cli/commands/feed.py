@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 import mirrorlib
-from mirrorlib.cli.arguments import JSON, TABLES, TARGET, bound
+from mirrorlib.cli.arguments import JSON, MEMORY, TABLES, TARGET, bound
 from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.run import start_spark
 from mirrorlib.platform.show import show_report
@@ -37,6 +38,7 @@ def _feed(arguments: argparse.Namespace) -> bool:
     if arguments.json:
         for change in changes.changes:
             say_json(change.to_dict(), in_one_line=True)
+        sys.stderr.writelines(f"{note}\n" for note in changes.notes())
     else:
         show_report(changes)
     return True
@@ -56,6 +58,7 @@ FEED = Command(
         "--net": "what is different between the two, not what happened",
         "--limit N": f"changes at most (default: {_SHOWN})",
         "--key* COLUMN": "a key column, for a table that names none itself; may be repeated",
+        **MEMORY,
     },
     defaults={"limit": _SHOWN},
     readers={"after": bound, "until": bound},
@@ -69,6 +72,7 @@ ENABLE_FEED = Command(
         "--catalog NAME": "tables of this Spark catalog",
         **TABLES,
         "--days N": "how long changes are to be readable (default: 7, unless the table says otherwise)",
+        **MEMORY,
         **JSON,
     },
     run=lambda arguments: call(

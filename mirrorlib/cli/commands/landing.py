@@ -62,9 +62,9 @@ class PublishReport(Report):
         """Give the facts as JSON-ready values."""
         return {
             "ok": self.ok,
+            **({"error": None} if self.error is None else self.error.to_dict()),
             "table": self.table,
             "published": [done.to_dict() for done in self.published],
-            "error": None if self.error is None else self.error.to_dict(),
         }
 
 
@@ -76,8 +76,9 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
     for path in files:  # a missing one would stop the others in their midst
         if not Path(path).exists():
             msg = "the file to publish is not there"
-            step = "Check its path; nothing was published."
-            raise LandingZoneError(msg, table=arguments.table, file=path, next_step=step)
+            step = "Give a file of this machine, no URL; nothing was published."
+            shown = path.rpartition("@")[2].partition("?")[0] if "://" in path else path
+            raise LandingZoneError(msg, table=arguments.table, file=shown, next_step=step)
     table = LandingZoneWriter(arguments.landing_zone, source=arguments.source).table(
         arguments.table,
         keys=arguments.keys,

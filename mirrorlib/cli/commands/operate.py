@@ -55,6 +55,8 @@ def _where_is(arguments: argparse.Namespace) -> Report:
     key = dict(arguments.keys)
     if len(key) < len(arguments.keys):
         arguments.refuse("argument --key: names a column twice")
+    if not key and (arguments.after is not None or arguments.show_values):
+        arguments.refuse("arguments --after, --show-values: are about changes of a --key")
     spark = start_spark(arguments) if key else None
     return call(mirrorlib.where_is, arguments, key=key or None, spark=spark)
 

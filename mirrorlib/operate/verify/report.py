@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import LandingZoneError
+from mirrorlib.errors import LandingZoneError, printable
 from mirrorlib.events import emit, pick
 from mirrorlib.feed.changes import Change
 from mirrorlib.operate.verify.compare import Sides
@@ -45,7 +45,8 @@ class Difference:
         """Say it in one line, NULL as None."""
         key = ", ".join(f"{name} = {value}" for name, value in self.key.items())
         pairs = [f"{name} {one} -> {other}" for name, (one, other) in self.values.items()]
-        return ": ".join([f"{key or 'a row'} {self.what}", *([", ".join(pairs)] if pairs else [])])
+        said = f"{key or 'a row'} {self.what}"
+        return printable(f"{said}: {', '.join(pairs)}" if pairs else said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
