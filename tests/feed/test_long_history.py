@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +15,6 @@ import mirrorlib
 from mirrorlib.delta.sessions import SMALL_COMMIT
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 COMMITS = int(os.environ.get("MIRRORLIB_HISTORY", "100"))  # in all of a test's cases together
@@ -47,6 +46,7 @@ def test_windows_lead_from_state_to_state(
         after, until = sorted(dice.sample(range(first, newest + 1), 2))
         history.check(after, until)
         history.check(max(0, first - dice.randrange(3 * STRETCH)), newest, net=True)
+        history.forget(first - 3 * STRETCH)
 
 
 class History:
@@ -119,6 +119,15 @@ class History:
             # To a version with vectors, where they have been switched off: Delta refuses, and commits nothing.
             if "ADDING_DELETION_VECTORS_DISALLOWED" not in str(exc) or "RESTORE" not in chosen:
                 raise
+
+    def forget(self, version: int) -> None:
+        """Clean the log up to a version, as Delta does after a month: each commit lists all that is there."""
+        log = Path(self.table, "_delta_log")
+        points = [int(file.name[:20]) for file in log.glob("*.checkpoint*.parquet")]
+        known = max((point for point in points if point <= version), default=0)
+        for file in log.iterdir():
+            if file.name[:20].isdecimal() and int(file.name[:20]) < known:
+                file.unlink()
 
     def state(self, version: int) -> State:
         """Count the rows of a version by time travel, which knows nothing of feeds."""
