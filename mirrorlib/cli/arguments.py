@@ -65,7 +65,7 @@ ZONE: Arguments = {
     "does not fit, rescue all of it into _rescued_data, fail, or leave new columns out (default: add)",
     "--include-existing": "append what a plain folder holds when it is first seen, or only what comes later "
     "(default: append it)",
-    "--allow-overwrites": "append a plain folder's file again, whole, when its content has changed",
+    "--allow-overwrites": "append a plain folder's file again, whole, when it has been written again",
     **START_AT,
     "--allow-empty": "let a reset table be replaced by no rows, and an empty snapshot empty its table",
     "--quiet-updates": "leave rows alone that an update would not change; the change feed shrinks",

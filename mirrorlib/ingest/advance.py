@@ -28,7 +28,7 @@ from mirrorlib.ingest.files.source_identity import (
     proof_of,
 )
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, emptied_since
-from mirrorlib.ingest.next_batch import Next, bars_of, check_replacement, open_next
+from mirrorlib.ingest.next_batch import Next, bars_of, check_batch, open_next
 from mirrorlib.ingest.progress import Progress
 from mirrorlib.ingest.report import TableReport
 from mirrorlib.ingest.work import Work
@@ -102,7 +102,7 @@ def advance_table(work: Work, course: Course[Reported], proven: str | None = Non
         course.warn(*coming.warnings)
         if coming.prepared is None:
             return course.end(coming)
-        check_replacement(work, coming, coming.prepared)
+        check_batch(work, coming, coming.prepared)
         course.take(work, standing, coming)
         after = course.entry
         refuse_changed_source(work.table, after)

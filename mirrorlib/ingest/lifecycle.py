@@ -107,4 +107,5 @@ def _next_life(
         return None
     newest = journal.newest(last)
     begun = newest is not None and (newest.done is None or bool(newest.position))
-    return None if begun or last.keeps else ("start at", start)
+    # A rebuild begins as the life did whose files it takes.
+    return None if begun or last.keeps or last.why == REBUILD else ("start at", start)

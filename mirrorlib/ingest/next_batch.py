@@ -30,6 +30,7 @@ from mirrorlib.ingest.files.plan import (
 )
 from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.report import State
+from mirrorlib.ingest.rows.partial import check_list_column
 from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.ingest.work import Work
@@ -189,12 +190,16 @@ def choose_files(
     return coming
 
 
-def check_replacement(work: Work, coming: Next, prepared: Prepared) -> None:
-    """See that a table is not replaced by nothing, where nobody has said that it may; nor rebuilt from other files."""
+def check_batch(work: Work, coming: Next, prepared: Prepared) -> None:
+    """See that a table is not replaced by nothing, where nobody has said that it may; nor rebuilt from other files.
+
+    And that its updates can say what they set; a rebuild has taken them as they are.
+    """
     if coming.rebuilds:
         landed = {one.file.name: one.fingerprint for one in prepared.landed}
         refuse_replaced(work.journal, work.lives, landed, work.table)
         return
+    check_list_column(work.source, prepared.landed, prepared.growth.columns)
     rows = prepared.newest.rows if work.options.snapshots else prepared.rows
     if coming.replaces and rows == 0 and not work.options.allow_empty:
         msg = "the first batch of the new life holds no rows, and would empty the table"

@@ -90,7 +90,7 @@ class Options:
             "rescue" all of it into `_rescued_data`; "fail"; or leave new columns out ("none").
         include_existing: append the files too that a plain folder has when it is first seen; means
             nothing later.
-        allow_overwrites: append a file of a plain folder again, whole, when its content has changed.
+        allow_overwrites: append a file of a plain folder again, whole, when it has been written again.
         listing: "auto" looks only for the next numbers where a folder holds more names than one page
             of a listing, and lists files without numbers from the greatest applied name on while names
             prove to be in the order of writing; "incremental" does so in every folder; "full" lists

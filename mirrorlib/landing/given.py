@@ -41,6 +41,6 @@ def add_given(
             raise SchemaError(
                 msg, table=table, file=file, column=name, found=found, next_step=step
             ) from exc
-        if read.is_valid:
-            columns.append(FileColumn(name=name, stored=kind, type=kind, native=True, given=read))
+        known = kind if read.is_valid else pa.null()
+        columns.append(FileColumn(name=name, stored=known, type=known, native=True, given=read))
     return replace(schema, columns=tuple(columns))

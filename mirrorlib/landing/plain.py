@@ -47,7 +47,7 @@ def order_plain(
     """Order the files that count, by when they were written, ties by name.
 
     *passed* is what identified the content of each file that is passed over, by name; "" where nobody can tell.
-    Where a run *overwrites*, a file whose content has changed is as new as one that has come. Comes with the files
+    Where a run *overwrites*, a file that was written again is as new as one that has come. Comes with the files
     that are passed over.
     """
 

@@ -79,6 +79,19 @@ def test_applied_files_are_moved_but_for_the_newest(
 
 
 @pytest.mark.thorough
+def test_files_before_the_first_one_stay(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """A life that begins with a later number has not applied them."""
+    table = zone.table("orders", keys=["id"])
+    publish(table, 1, 2, 3, 4)
+
+    assert "current" == apply(spark, zone, target, start_at=3).state
+
+    assert [table.path(number).name for number in (1, 2, 4)] == left(table)
+
+
+@pytest.mark.thorough
 def test_each_partition_folder_keeps_its_newest(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

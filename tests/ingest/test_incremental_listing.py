@@ -363,6 +363,16 @@ def test_names_in_order_are_listed_from_the_greatest_on() -> None:
     assert expected == found
 
 
+def test_a_format_that_nobody_states_is_what_was_applied() -> None:
+    """Text that comes to a table of Parquet is left alone, whatever a listing shows beside it."""
+    store = memory()
+    polled = by_time(store, "2026-01", "2026-02", "2026-03")
+    polled.poll(**FULL)
+    store.put("orders/2026-04.csv", b"x")
+
+    assert ("current", []) == polled.poll(**SHORT)
+
+
 def test_all_that_one_listing_has_shown_is_applied_in_one_run(tmp_path: Path) -> None:
     """In many batches, though greater names come first; and what a full listing finds late."""
     store = LocalStore(tmp_path)

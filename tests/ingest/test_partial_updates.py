@@ -202,6 +202,25 @@ def test_a_list_that_names_no_column_of_the_table_stops_it(
     assert [{"id": 1, "a": "x", "set": '["A", "set"]'}] == read_rows(spark, Path(target) / "t")
 
 
+@pytest.mark.thorough
+def test_a_list_that_no_file_has_stops_the_table(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Else each update would set every column; the option's right word is enough to go on, with blanks around it or not."""
+    table = zone.table("t", keys=["id"])
+    table.file([{"id": 1, "a": "x", "b": "y", "set": None}], [0])
+    assert mirrorlib.apply(spark, str(zone), target, partial_updates="listed:sets").ok
+    table.file([{"id": 1, "a": "z", "b": None, "set": "a"}], [1])
+    wrong = {"partial_updates": "listed:sets"}
+    refused = mirrorlib.apply(spark, str(zone), target, **wrong).tables[0]
+
+    assert ("failed", "SchemaError") == (refused.state, refused.error)
+    assert "column sets: no file of the table has the column that lists" in refused.reason
+    assert refused.reason == mirrorlib.plan(spark, str(zone), target, **wrong).tables[0].reason
+    assert mirrorlib.apply(spark, str(zone), target, partial_updates="listed: set ").ok
+    assert [{"id": 1, "a": "z", "b": "y", "set": "a"}] == read_rows(spark, Path(target) / "t")
+
+
 def test_partial_updates_are_asked_for_in_known_words(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

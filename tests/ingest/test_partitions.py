@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 EU, US = "Region=eu", "Region=us"
+NO_REGION = "Region=__HIVE_DEFAULT_PARTITION__"
 TYPES = {"id": "Int32", "r": "Int32", "at": "DateTime"}
 
 
@@ -106,6 +107,52 @@ def test_a_folder_s_column_can_be_a_key(
 
     assert ("current", ()) == (report.state, report.warnings), report.reason
     assert_rows(spark, target, [{"id": 1, "v": "y", "Region": "eu"}])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("text", [False, True])
+def test_a_folder_s_null_can_be_part_of_a_key(
+    spark: SparkSession, zone: ZoneWriter, target: str, road: str, *, text: bool
+) -> None:
+    """It is a key like any other, and told; in Parquet and in text."""
+    stated = {"isPartitionEnabled": True, **({"FileFormat": "CSV"} if text else {})}
+    table = zone.table("orders", keys=["Region", "id"], metadata=stated)
+
+    def publish(folder: str, number: int, value: str) -> None:
+        path = table.path(number, partition=folder).with_suffix(".csv")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if text:
+            path.write_text(f"id,v,__rowMarker__\n1,{value},4\n")
+        else:
+            put(table, folder, number, 1, value=value)
+
+    publish(NO_REGION, 1, "x")
+    publish(EU, 1, "x")
+    assert "current" == apply(spark, zone, target, settle=0).state, road
+    publish(NO_REGION, 2, "y")
+
+    report = apply(spark, zone, target, settle=0)
+
+    assert "current" == report.state, report.reason
+    assert any("has 1 NULL key values" in warning for warning in report.warnings)
+    rows = read_rows(spark, Path(target) / "orders")
+    assert [("eu", "x"), (None, "y")] == sorted(
+        ((row["Region"], row["v"]) for row in rows), key=lambda row: str(row[1])
+    )
+
+
+@pytest.mark.thorough
+def test_a_partial_update_sets_the_null_that_its_folder_states(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """The row has moved there: what a folder states, its files have."""
+    put(orders, EU, 1, 1)
+    assert "current" == apply(spark, zone, target, partial_updates="absent").state
+    orders.file([{"id": 1}], [1], 1, partition=NO_REGION)
+
+    assert "current" == apply(spark, zone, target, partial_updates="absent").state
+
+    assert_rows(spark, target, [{"id": 1, "v": "x", "Region": None}])
 
 
 @pytest.mark.thorough("large-*", "small-zero*", "small-page")

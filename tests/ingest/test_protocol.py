@@ -27,7 +27,7 @@ from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.batch.open_batch import prepare_again
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.store import LocalStore
-from mirrors import KEYS, Killed, Mirror, at
+from mirrors import KEYS, Killed, Mirror, at, die
 from oracle import assert_same_rows, multiset
 from tables import read_rows
 from zones import ZoneWriter, damage_pages
@@ -723,6 +723,33 @@ def test_a_reset_table_with_column_mapping_keeps_what_delta_cannot_drop(
     rows = read_rows(spark, tmp_path / "target" / "t")
     expected = {"id": 2, names[0]: None, names[1]: "y", "gone": None}
     assert_same_rows(multiset([expected]), multiset(rows))
+
+
+@pytest.mark.thorough
+def test_a_feed_that_a_killed_first_batch_left_off_is_on_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its commit is found and counts, and no later batch would look at the feed."""
+    zone, target = ZoneWriter(tmp_path / "zone"), str(tmp_path / "target")
+    table = zone.table("t", keys=["id"])
+    table.file([{"id": 1, "a b": 1}])
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    table.drop()
+    table.make()
+    table.metadata(keys=["id"])
+    table.file([{"id": 2, "a b": "x"}])
+    mirrorlib.reset(spark, target, "t")
+    with pytest.raises(Killed):
+        mirrorlib.apply(spark, str(zone), target, observe=at("resume", "before", die))
+
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    table.file([{"id": 3, "a b": "y"}])
+    report = mirrorlib.apply(spark, str(zone), target)
+
+    assert report.ok, str(report)
+    after = (report.tables[0].version or 0) - 1
+    (told,) = mirrorlib.read_feed(spark, f"{target}/t", after=after).collect()
+    assert (3, "insert") == (told["id"], told["_change_type"])
 
 
 @pytest.mark.thorough

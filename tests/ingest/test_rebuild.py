@@ -293,6 +293,22 @@ def test_partition_folders_begin_each_for_itself(
 
 
 @pytest.mark.thorough
+def test_a_number_to_start_at_does_not_end_a_rebuild_that_was_killed(fresh: Mirror) -> None:
+    """Else the rows of the files before it, which were applied, would be gone."""
+    mirror = fresh
+    for _ in range(6):
+        mirror.publish()
+    mirror.assert_current(max_files=1)
+    with pytest.raises(Killed):
+        rebuild(mirror, observe=at("plan", "before", die))
+
+    mirror.assert_current(start_at=5)
+
+    newest = max((mirror.journal / "lives").glob("*.json"))
+    assert "rebuild" == json.loads(newest.read_text())["why"]
+
+
+@pytest.mark.thorough
 def test_what_somebody_wrote_meanwhile_outlives_an_undo(fresh: Mirror) -> None:
     """Whatever the rebuild has made of it, its undoing gives back what was there right before."""
     mirror = damaged(fresh)

@@ -154,6 +154,29 @@ def test_a_decimal_key_that_comes_as_a_double_finds_its_row(
     assert dict(zip(keys, ["new", "new", "old"], strict=True)) == rows
 
 
+@pytest.mark.usefixtures("road")
+@pytest.mark.thorough
+@pytest.mark.parametrize("snapshots", [False, True])
+def test_a_column_of_nulls_fits_whatever_its_type_is(
+    spark: SparkSession, zone: ZoneWriter, target: str, *, snapshots: bool
+) -> None:
+    """On both roads, also where Spark casts none of its types to the table's."""
+    table = zone.table("t", keys=["id"])
+    day = date(2026, 1, 1)
+    table.file(pa.table({"id": [1], "d": [day]}))
+    assert mirrorlib.apply(spark, str(zone), target, snapshots=snapshots).ok
+    table.file(pa.table({"id": [1, 2], "d": pa.nulls(2, pa.float64())}), [4, 4])
+
+    report = mirrorlib.apply(spark, str(zone), target, snapshots=snapshots)
+
+    assert report.ok, str(report)
+    rows = [{"id": 1, "d": None}, {"id": 2, "d": None}]
+    assert rows == sorted(read_rows(spark, f"{target}/t"), key=lambda row: str(row["id"]))
+    table.file(pa.table({"id": [1, 2], "d": [1.0, None]}), [4, 4])
+    refused = mirrorlib.apply(spark, str(zone), target, snapshots=snapshots).tables[0]
+    assert "a value of the file does not fit the table's type" in refused.reason
+
+
 @pytest.mark.parametrize(
     "keys, looks",
     [((3, None), 1), ((1, None), 1), ((3, 5), 0), ((3, 3), 1), ((2, 5), 1)],

@@ -297,6 +297,23 @@ def test_another_zone_does_not_go_on_behind_a_commit_whose_runner_died(
         assert [1] == ids(spark, target)
 
 
+@pytest.mark.thorough
+def test_a_zone_that_was_copied_behind_such_a_commit_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Spark has read where it lay is told by what it holds: nothing was replaced."""
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
+    target = str(tmp_path / "target")
+    put(tmp_path / "z1", f"{FIRST}.parquet", 1)
+    killed_behind_its_commit(spark, tmp_path / "z1", target)
+    shutil.copytree(tmp_path / "z1", tmp_path / "z2")
+
+    report = apply(spark, tmp_path / "z2", target, moved_from=str(tmp_path / "z1"))
+
+    assert "current" == report.state, report.reason
+    assert [1] == ids(spark, target)
+
+
 def test_a_plain_folder_that_was_moved_behind_such_a_commit_is_known_from_then_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -68,6 +68,9 @@ def carry_out(
     small = prepared is not None and prepared.small and is_small(plan.rows, table_bytes)
     with configured(work.spark, {}, SMALL_COMMIT if small else {}):
         ended = commit_plan(committer, f"batch {plan.batch}", work.table)
+        # A batch that replaced the columns may have ended with the feed off; none after it looks.
+        if not plan.before and (found := find_table(work.spark, work.ref)) is not None:
+            resume_feed(work.spark, work.ref, found)
         done = outcome_of(attempt, ended, committer.prepared)
         with attempt.step("done", counted=True):
             counted = work.journal.write_done(work.life, plan.batch, done)
@@ -178,7 +181,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
         mark = attempt.mark(facts)
         with attempt.step("commit", counted=True):
             if replaces_columns:
-                overwrite_columns(work.spark, work.ref, staged.frame, mark)
+                overwrite_columns(work.spark, work.ref, staged.frame, mark, attempt.step)
             elif kind == "overwrite":
                 overwrite_rows(work.ref, staged.frame, mark, schema=False)
             else:

@@ -51,7 +51,7 @@ def outcome_of(attempt: Attempt, ended: Commit, prepared: Prepared | None = None
         found = find_table(work.spark, work.ref)
         columns = () if found is None else to_pairs(found.columns)
         keys = None if found is None else found.properties.get(KEYS_PROPERTY, "")
-    changed = (one.name for one in plan.files if attempt.source.find(one) is None)
+    changed = (one.name for one in plan.files if not attempt.source.has(one))
     return Done(
         outcome=outcome,
         version=ended.version,

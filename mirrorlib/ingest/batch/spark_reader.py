@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.commit.staged import SET
-from mirrorlib.delta.columns import Columns, find_column, sql_type
+from mirrorlib.delta.columns import Column, Columns, find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.files.source import Source
@@ -26,7 +26,7 @@ from mirrorlib.ingest.rows.partial import with_sets
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
 from mirrorlib.landing.columns import INSERT, UPSERT, FileSchema
-from mirrorlib.landing.types import is_binary_float, mirror_type
+from mirrorlib.landing.types import comparable, is_binary_float, mirror_type
 from mirrorlib.store import Store
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _native(
     ddl = ", ".join(f"{quote(name)} {_spark_reads(stored)}" for name, stored in known)
     paths = [landed.file.path for landed in group]
     rows = file_reader(spark, ddl).parquet(*map(source.zone.uri, paths))
-    values = [_cast(schema, column.name, column.sql_type) for column in prepared.growth.columns]
+    values = [_cast(schema, column) for column in prepared.growth.columns]
     if not ordered:
         return rows.select(*values)
     marker = f.lit(UPSERT if source.policies.upsert_default else INSERT)
@@ -160,17 +160,18 @@ def _spark_reads(stored: pa.DataType) -> str:
     return sql_type(mirror_type(stored, "keep", instant=nanos) or stored)
 
 
-def _cast(schema: FileSchema, name: str, kind: str) -> SparkColumn:
+def _cast(schema: FileSchema, column: Column) -> SparkColumn:
     from pyspark.sql import functions as f
 
-    mine = schema.column(name)
-    if mine is None or pa.types.is_null(mine.type):
+    mine = schema.column(column.name)
+    # Of a type that never fits, every value is NULL, and Spark would refuse to cast it.
+    if mine is None or not comparable(mine.type, column.type):
         value = f.lit(None)
     elif mine.given is not None:
         value = f.lit(mine.given.as_py())
     else:
         value = f.col(quote(mine.name))
-    return value.cast(kind).alias(name)
+    return value.cast(column.sql_type).alias(column.name)
 
 
 def _rewritten(stage: Stage, source: Source, prepared: Prepared, landed: Landed) -> DataFrame:

@@ -22,6 +22,7 @@ from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.options import RETENTION, Cleanup
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry
+from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import Store, StoredFile, contents
 
 PLACES: dict[Cleanup, str] = {"move": "_ProcessedFiles", "delete": "_FilesReadyToDelete"}
@@ -45,7 +46,7 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
         opened = view.open(full=True)
         if not goes_on(work, opened):
             return
-        for file in _finished(opened, entry):
+        for file in _finished(opened, entry, work.life.start_at):
             zone.move(file.path, f"{place}/{today.isoformat()}/{file.name}")
             moved += 1
         _remove_old(zone, place, today, options.retention or RETENTION)
@@ -55,15 +56,19 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
         _LOG.info("%s: %d applied files were moved to %s", folder.name, moved, place)
 
 
-def _finished(opened: OpenedFolder, entry: Entry) -> Iterator[StoredFile]:
-    """Give the applied files, but for those that have changed since and the newest of each partition folder."""
+def _finished(opened: OpenedFolder, entry: Entry, start_at: int) -> Iterator[StoredFile]:
+    """Give the applied files, but for those that have changed since and the newest of each partition folder.
+
+    What lies before the number that the life begins with was never applied.
+    """
     listing, position = opened.listing, entry.position
     changed = {*listing.changed, *changed_files(listing, entry.plan, position)}
     changed |= {file.name for file in placed_files(listing, entry.plan, position)}
     for partition, files in listing.partitions.items():
         kept = None if listing.by_time else max(files, default=None)
+        first = start_at if partition == WHOLE_FOLDER and not listing.by_time else 1
         for number, file in files.items():
-            applied = number <= position.get(partition, 0)
+            applied = first <= number <= position.get(partition, 0)
             if applied and number != kept and file.name not in changed:
                 yield file
 

@@ -113,10 +113,10 @@ def changed_files(
     Files of the newest plan are compared by identity, older ones by whether they were written after
     that plan's listing; those without numbers by identity where they are listed.
     """
-    planned = {file.name: file.etag for file in newest.files}
-    known_at = seen_until(newest)
     if listing.by_time:
         return listing.changed
+    planned = {file.name: file.etag for file in newest.files}
+    known_at = seen_until(newest)
     return tuple(
         file.name
         for file in passed_over(listing, position)

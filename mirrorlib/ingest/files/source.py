@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from mirrorlib.errors import FileChangedError
 from mirrorlib.journal.entries import Entry, PlannedFile, Policies
+from mirrorlib.landing.footer import same_kind
 from mirrorlib.store import Store, StoredFile
 
 
@@ -29,6 +30,20 @@ class Source:
         if stored is None or stored.etag != planned.etag:
             return None
         return replace(stored, below=planned.name)
+
+    def has(self, planned: PlannedFile) -> bool:
+        """Say whether a file is there as it was planned, or holds the same, as one that was copied does."""
+        stored = self.zone.stat(f"{self.folder}/{planned.name}")
+        return stored is not None and (
+            stored.etag == planned.etag or self.holds_same(stored, planned)
+        )
+
+    def holds_same(self, file: StoredFile, planned: PlannedFile) -> bool:
+        """Say whether a file holds what was planned, whatever its identity is."""
+        if file.size != planned.size:
+            return False
+        with self.zone.open_file(file.path) as handle:
+            return same_kind(handle, file.size, planned.fingerprint) == planned.fingerprint
 
 
 def changed_source_of(table: str, entry: Entry | None) -> FileChangedError | None:

@@ -16,8 +16,7 @@ from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, policies_of
 from mirrorlib.ingest.rows.decode import count_rows
 from mirrorlib.ingest.work import Work
-from mirrorlib.journal.entries import Entry, Plan, PlannedFile
-from mirrorlib.landing.footer import same_kind
+from mirrorlib.journal.entries import Entry, Plan
 from mirrorlib.landing.metadata.declared import DETECTION_NAMES, TableMetadata
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import StoredFile
@@ -89,7 +88,7 @@ def _prove_passed(
         for file, planned in there:
             if not planned.fingerprint:
                 unproven += 1
-            elif not _holds_same(work, file, planned):
+            elif not work.source.holds_same(file, planned):
                 msg = f"the file holds something else than what batch {plan.batch} has applied under its name"
                 found = f"{work.source.zone.url} instead of {plan.zone}"
                 step = (
@@ -117,13 +116,6 @@ def _applied_plans(work: Work, entry: Entry) -> Iterator[Plan]:
         for one in applied_entries(work.journal, before, work.journal.newest(before)):
             if one.plan.zone == work.life.zone:  # under another root, plain files are other ones
                 yield one.plan
-
-
-def _holds_same(work: Work, file: StoredFile, planned: PlannedFile) -> bool:
-    if file.size != planned.size:
-        return False
-    with work.source.zone.open_file(file.path) as handle:
-        return same_kind(handle, file.size, planned.fingerprint) == planned.fingerprint
 
 
 def is_same_key(old: Iterable[str], new: Iterable[str]) -> bool:
@@ -206,7 +198,7 @@ def changed_since(work: Work, opened: OpenedFolder, entry: Entry | None) -> tupl
     differing = (
         name
         for name in changed
-        if name not in known or not _holds_same(work, there[name], known[name])
+        if name not in known or not work.source.holds_same(there[name], known[name])
     )
     return (*differing, *_replaced(work, opened, entry))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from mirrorlib.errors import first_few
 from mirrorlib.ingest.files.history import History
@@ -130,12 +131,14 @@ def open_folder(
     metadata = parse_metadata(data, table)
     if metadata.partitioned and short is None:
         seen = see_below(zone, folder, seen, plain=False)
-    metadata = as_published(metadata, (file.name for file in seen.files))
-    if metadata.detection == "sequential":
-        listing = order_by_number(seen, table, metadata.numbered)
-    else:
-        applied = history.applied() if history is not None else NOTHING_APPLIED
+    by_time = metadata.detection != "sequential"
+    applied = history.applied() if by_time and history is not None else NOTHING_APPLIED
+    # What a short listing leaves out has told the format, too.
+    metadata = as_published(metadata, chain(applied.etags, (file.name for file in seen.files)))
+    if by_time:
         listing = order_by_time(seen, metadata.endings, applied)
+    else:
+        listing = order_by_number(seen, table, metadata.numbered)
     shown = (*_shown(listing), *_overlooked(listing, metadata))
     if incremental is not None and short is None:
         incremental.remember(data, metadata, listing, listed_at, shown)

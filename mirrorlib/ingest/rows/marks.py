@@ -58,8 +58,6 @@ def read_marks(
     if values.null_count and not source.policies.upsert_default:
         row = pc.index(pc.is_null(values), value=True).as_py()
         raise _error(source, file, schema, "the row marker is NULL", "NULL", row)
-    if values.null_count == len(values):
-        return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), len(values))])
     markers, unknown, _ = judge_markers(values)
     row = pc.index(unknown, value=True).as_py()
     if row >= 0:

@@ -18,6 +18,7 @@ from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
+from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.landing.columns import INSERT, UPDATE, UPSERT, FileSchema
 from mirrorlib.landing.metadata.declared import list_column
 
@@ -58,6 +59,19 @@ def _names_in(listed: SparkColumn) -> SparkColumn:
         f.split(text, ",")
     )
     return f.transform(names, lambda name: f.lower(f.trim(name)))
+
+
+def check_list_column(source: Source, files: Sequence[Landed], columns: Columns) -> None:
+    """See that updates and upserts can list what they set, where the table has them do so.
+
+    Raises `SchemaError`: *columns*, which the table has with these files, lack the one for it.
+    """
+    listed = list_column(source.policies.partial)
+    updates = any(one.counts[UPDATE] + one.counts[UPSERT] for one in files)
+    if listed is not None and updates and find_column(columns, listed) is None:
+        msg = "no file of the table has the column that lists what updates set"
+        step = "Correct partialUpdates, or publish the column."
+        raise SchemaError(msg, table=source.table, column=listed, next_step=step)
 
 
 def check_lists(source: Source, files: Sequence[str], columns: Columns, rows: DataFrame) -> None:

@@ -138,7 +138,7 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
     counts: Counter[int] = Counter()
     missing: Counter[str] = Counter()
     required = required_columns(source, schema)
-    keys, _ = typed_keys(source, schema)
+    keys, untyped = typed_keys(source, schema)
     kept: list[pa.Table] = []
     marks: list[pa.Array] = []
     seen = size = nulls = 0
@@ -163,7 +163,7 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
         file=file,
         schema=replace(schema, rows=seen),
         counts={marker: counts[marker] for marker in MARKER_NAMES},
-        null_keys=nulls,
+        null_keys=nulls + untyped * seen,
         rows=pa.concat_tables(kept) if size <= room else None,
         markers=pa.chunked_array(marks, pa.int8()) if size <= room else None,
         missing=missing,

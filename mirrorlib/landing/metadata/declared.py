@@ -38,12 +38,12 @@ def metadata_error(reason: str, table: str, **facts: str | None) -> MetadataErro
 
 def list_column(partial: str | None) -> str | None:
     """Name the column that lists what an update sets; None where none does."""
-    return partial[len(LISTED) :] if partial is not None and partial.startswith(LISTED) else None
+    return partial.removeprefix(LISTED).strip() if partial and partial.startswith(LISTED) else None
 
 
 def is_partial(text: str) -> bool:
     """Say whether a text is one of the ways in which updates may be partial: absent, nulls, listed:COLUMN."""
-    return text in {"absent", "nulls"} or bool((list_column(text) or "").strip())
+    return text in {"absent", "nulls"} or bool(list_column(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
