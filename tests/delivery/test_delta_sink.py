@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+import mirrorlib
 from computes import said_by
 from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.report import StreamReport
@@ -1232,6 +1233,26 @@ def test_what_somebody_wrote_while_a_copy_was_written_anew_is_told(
         copy.take()
     assert source.rows() == copy.rows()
     source.run("UPDATE {t} SET v = 'c'")
+    assert "somebody else has written to the table" in copy.fail()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", ["current", "scd2"])
+def test_what_somebody_wrote_between_a_look_and_a_merge_is_told(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The MERGE leaves it where it is: nobody claims keys that occur once then, and the next window is refused."""
+    source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
+    copy = Receiver(source, mode)
+    copy.take()
+    source.run("INSERT INTO {t} VALUES (2, 'b')")
+    mine = f"INSERT INTO delta.`{copy.path}` (id, v) VALUES (1, 'mine')"
+    with monkeypatch.context() as patch:
+        let_none_be_few(patch)
+        meet(patch, mode, lambda: spark.sql(mine))
+        copy.take()
+    assert () == mirrorlib.keys_of(mirrorlib.read_table(spark, copy.path)).primary
+    source.run("UPDATE {t} SET v = 'c' WHERE id = 2")
     assert "somebody else has written to the table" in copy.fail()
 
 

@@ -27,6 +27,7 @@ from mirrorlib.commit.stage import stage_frame
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, WRONG, Staged
 from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
 from mirrorlib.delta.columns import sized_column
+from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import ForeignWriteError, SchemaError
@@ -127,6 +128,8 @@ class WindowWork(Delivery):
             "dropped": list(self.dropped),
             "physical": dict(self.physical_after),
         }
+        if self.mode != "current" or plan.kind == "changes":  # a snapshot takes the place of all
+            facts[ON] = self.last.newest
         app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
         claim = claim_table(self.spark, self.ref, self.log, self.scratch, self.last.newest, app_id)
         return self.last.next_mark(app_id, stream, plan.number, facts, claim)
