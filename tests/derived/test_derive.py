@@ -9,15 +9,17 @@ import time
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 import mirrorlib
 from derived.lakes import Lake
 from mirrorlib.cli.main import main
+from mirrorlib.commit.mark import Mark, append_rows
 from mirrorlib.delta.sessions import configured
-from mirrorlib.derived.place import TablePlace
+from mirrorlib.derived import commit
+from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.journal import leases as lease
 from mirrorlib.journal.leases import hold_stream
 from mirrorlib.journal.registry import Registry
@@ -30,6 +32,7 @@ from zones import ZoneWriter
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from mirrorlib.delta.table import TableRef
     from mirrorlib.derived.report import DeriveReport
     from mirrorlib.events import Event
 
@@ -311,6 +314,61 @@ def test_a_round_whose_source_was_made_anew_is_given_up(lake: Lake) -> None:
     lake.run("INSERT INTO {orders} VALUES (9, 9, 99, 'new')")
     report = lake.derive(["orders"], large)
     assert ("full", 1, 3) == (report.how, report.added, report.removed)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dies", [False, True], ids=["", "and its voider died"])
+def test_a_round_that_was_given_up_is_carried_out_by_nobody(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, *, dies: bool
+) -> None:
+    """Its runner was killed, and the server goes on with its commit while another computes the next round."""
+    lake.derive(["orders"], large)
+    lake.run("INSERT INTO {orders} VALUES (5, 2, 60, 'e')")
+    late: list[tuple[TableRef, Mark]] = []
+
+    def leave(job: Any, *rest: Any) -> NoReturn:
+        late.append((job.place.ref, rest[-1]))
+        raise KeyboardInterrupt
+
+    def arrive(event: Event) -> None:
+        if (event.step, event.when) == ("commit", "before"):
+            row = lake.spark.createDataFrame([(5, 120, "e")], "order int, twice int, note string")
+            append_rows(late[0][0], row, late[0][1])
+
+    def die(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "write_difference", leave)
+        with pytest.raises(KeyboardInterrupt):
+            lake.derive(["orders"], large)
+    if dies:
+        with monkeypatch.context() as patch:
+            patch.setattr(commit, "settle_round", die)
+            with pytest.raises(KeyboardInterrupt):
+                lake.derive(["orders"], large, rebuild=True)
+    lake.derive(["orders"], large, rebuild=not dies, observe=arrive)
+    assert "nothing new" == lake.derive(["orders"], large).how
+
+
+@pytest.mark.thorough
+def test_another_round_that_came_while_one_was_computed_is_told(lake: Lake) -> None:
+    """What that has written was not seen by this one: nobody claims keys that occur once then."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+    ref = find_place(lake.spark, lake.path("out"), state=None).ref
+
+    def meddle(event: Event) -> None:
+        if (event.step, event.when) == ("commit", "before"):
+            row = lake.spark.createDataFrame([(1, 22, "a")], "order int, twice int, note string")
+            append_rows(ref, row, Mark(app_id="other", version=1, facts={"window": 1}))
+
+    told = (lake.spark, "out", lake.path("orders"), large, lake.path("out"))
+    mirrorlib.derive(*told, observe=meddle)
+    assert not mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out"))).primary
+    with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
+        lake.derive(["orders"], large)
+    lake.derive(["orders"], large, rebuild=True)
 
 
 @pytest.mark.thorough
