@@ -28,7 +28,12 @@ from mirrorlib.derived.sources import (
     open_sources,
     pending_round,
 )
-from mirrorlib.errors import FeedExpiredError
+from mirrorlib.errors import (
+    FeedExpiredError,
+    ForeignWriteError,
+    OutcomeUnknownError,
+    TableBusyError,
+)
 from mirrorlib.events import Observer, unobserved
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.leases import hold_stream
@@ -116,7 +121,12 @@ def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
         try:
             report = commit_round(job, planned, target)
             target = open_target(job)
-        except FeedExpiredError:  # its versions are gone: the newest ones take their place
+        except (ForeignWriteError, OutcomeUnknownError, TableBusyError):
+            raise  # it is about the table, whatever the versions
+        except Exception as exc:
+            if not (isinstance(exc, FeedExpiredError) or _is_passed(job, planned)):
+                raise
+            # Its versions are gone, or what they could not be made into may have been set right since.
             target = void_round(job, planned)
     job.tell("plan", "before")
     # Where it does not say, it may move.
@@ -134,3 +144,9 @@ def _is_overtaken(job: DeriveJob, planned: Round) -> bool:
         source.table_id != plan.table_id or source.table.commits.newest < plan.until
         for source, plan in zip(job.sources, planned.plans, strict=True)
     )
+
+
+def _is_passed(job: DeriveJob, planned: Round) -> bool:
+    """Say whether a source has a newer version than a round was planned up to."""
+    plans = zip(job.sources, planned.plans, strict=True)
+    return any(source.table.commits.newest > plan.until for source, plan in plans)

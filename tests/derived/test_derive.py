@@ -352,6 +352,25 @@ def test_a_round_that_was_given_up_is_carried_out_by_nobody(
 
 
 @pytest.mark.thorough
+def test_versions_that_could_not_be_transformed_are_passed_once_they_are_set_right(
+    lake: Lake,
+) -> None:
+    """A later run begins with the round that failed, and goes on with the newest versions where it fails again."""
+
+    def counted(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "CAST(note AS int) AS note")
+
+    lake.run("UPDATE {orders} SET note = '0'")
+    lake.derive(["orders"], counted)
+    lake.run("INSERT INTO {orders} VALUES (5, 2, 60, 'x')")
+    for _ in range(2):
+        with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+            lake.derive(["orders"], counted)
+    lake.run("UPDATE {orders} SET note = '1' WHERE id = 5")
+    lake.derive(["orders"], counted)
+
+
+@pytest.mark.thorough
 def test_another_round_that_came_while_one_was_computed_is_told(lake: Lake) -> None:
     """What that has written was not seen by this one: nobody claims keys that occur once then."""
     lake.derive(["orders"], large)
