@@ -71,14 +71,24 @@ class WindowWork(Delivery):
         return self.plan.kind == "changes" and self.upto > self.plan.after
 
     @property
+    def passed(self) -> bool:
+        """Say whether the target has all of the window's versions, so that its columns go on from later ones."""
+        return self.overlaps and self.plan.until <= self.upto
+
+    @property
+    def dropped_before(self) -> Sequence[str]:
+        """Return which of the target's columns the source lacked at the last version that the target has."""
+        dropped: Sequence[str] = (self.last.facts or {}).get("dropped", ())
+        return dropped
+
+    @property
     def physical_after(self) -> Mapping[str, str]:
         """Return which physical columns the names stand for, as the target holds them after the window."""
         if self.mode == "changes":
             return {}
         # Versions that the target has are left out.
         once = self.mode == "scd2" or not self.keys
-        passed = once and self.overlaps and self.plan.until <= self.upto
-        return self.physical_before if passed else self.physical
+        return self.physical_before if once and self.passed else self.physical
 
     @property
     def physical_before(self) -> Mapping[str, str]:
@@ -125,7 +135,7 @@ class WindowWork(Delivery):
             "upto": max(plan.until, self.upto),
             "table_id": plan.table_id,
             "keys": list(plan.keys),
-            "dropped": list(self.dropped),
+            "dropped": list(self.dropped_before if self.passed else self.dropped),
             "physical": dict(self.physical_after),
         }
         if self.mode != "current" or plan.kind == "changes":  # a snapshot takes the place of all
