@@ -297,6 +297,20 @@ def test_a_late_runner_does_not_set_back_what_readers_follow(windows: Windows) -
     assert [str(number) for number in range(1, 5)] == [one[0][0] for one in windows.values()]
 
 
+def test_a_late_runner_of_an_earlier_stream_does_not_set_back_what_readers_follow(
+    windows: Windows,
+) -> None:
+    """It was taken for gone before its last words; the consumer was rewound, and the new stream has delivered."""
+    windows.deliver(*three(1), kind="snapshot")
+    anew = Windows(windows.spark, windows.root, "two", began_at="2026-01-02", ordinal=2)
+
+    def meet() -> None:
+        anew.deliver(*three(2), kind="snapshot")
+
+    windows.deliver(*three(2), store=Dying(windows.store, 3, meet))
+    assert 1 == FilesSink(windows.store).position(anew.stream)
+
+
 def test_a_stream_that_begins_again_sorts_behind_the_one_before(windows: Windows) -> None:
     """Its windows are numbered from 1 again; a late runner of the former stream, or of a passed window, adds nothing."""
     windows.deliver(*three(1), kind="snapshot")
