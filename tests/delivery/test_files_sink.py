@@ -19,6 +19,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from mirrorlib.delivery.consumers import rewind_consumer
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.files import parts
@@ -646,3 +647,22 @@ def test_windows_hold_the_feed_in_order_whatever_step_a_run_dies_at(
             assert ["id", "v", "_change_type", "_commit_version", "_commit_timestamp"] == names[0]
             assert 1 == len(source.check("items", tmp_path / form / "items", 0))
         assert [] == leftovers(tmp_path / form)
+
+
+@pytest.mark.thorough
+def test_a_column_that_was_corrected_at_the_source_is_not_in_the_window_that_was_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """That is repeated as it was planned, which the refusal says: the consumer has to begin anew."""
+    source = Source(spark, tmp_path, "items")
+    items = f"delta.`{source.target}/items`"
+    spark.sql(f"ALTER TABLE {items} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    spark.sql(f"ALTER TABLE {items} ADD COLUMNS (days map<date, int>)")
+    told = {"consumer": "lines", "to": f"files:{tmp_path}/lines?format=jsonl"}
+    for _ in range(2):
+        reason = export_tables(spark, source.target, **told).tables[0].reason
+        assert "Make the column text" in reason
+        assert "mirrorlib consumers TARGET --rewind lines --to snapshot" in reason
+        spark.sql(f"ALTER TABLE {items} DROP COLUMNS IF EXISTS (days)")
+    rewind_consumer(source.target, "lines", "snapshot", spark=spark)
+    assert export_tables(spark, source.target, **told).ok
