@@ -20,6 +20,7 @@ from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
 from mirrorlib.delta.log import TableLog
+from mirrorlib.delta.sessions import WRITES_DATES, configured
 from mirrorlib.delta.table import Found, open_log
 from mirrorlib.derived.compute import MOVES, Computed, compute
 from mirrorlib.derived.job import (
@@ -100,7 +101,9 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         if self.differ:  # until the commit it would not be true
             keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
         self.ready = _open_log(self.job, before).newest(self.ready) or 0
-        self.written = self._write(before, table)
+        # Rows are written by the session that computes them; where it cannot be configured, as Spark does.
+        with configured(job.spark, {}, WRITES_DATES):
+            self.written = self._write(before, table)
 
     def _write(self, before: DerivedTarget, table: Found) -> tuple[int, int] | None:
         """Write one commit; return how many rows came and went, None where the commit itself tells."""

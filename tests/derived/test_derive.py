@@ -108,6 +108,22 @@ def test_rows_that_are_transformed_by_themselves_are_taken_from_the_feed(lake: L
 
 
 @pytest.mark.thorough
+@pytest.mark.smoke
+def test_old_dates_are_kept_as_they_are(lake: Lake) -> None:
+    """Though a session refuses to write those before 1582, as Spark 3.5 does by itself."""
+    refuses = {"spark.sql.parquet.datetimeRebaseModeInWrite": "EXCEPTION"}
+
+    def dated(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "CAST(note AS date) AS day")
+
+    lake.run("UPDATE {orders} SET note = '0001-01-01'")
+    with configured(lake.spark, refuses):
+        lake.derive(["orders"], dated)
+        lake.run("UPDATE {orders} SET note = '0001-01-02' WHERE id = 1")
+        lake.derive(["orders"], dated)
+
+
+@pytest.mark.thorough
 def test_rows_that_stay_the_same_are_not_in_the_feed(lake: Lake) -> None:
     """Not where the source has touched them, nor where all is computed anew."""
     lake.derive(["orders"], large)
