@@ -408,8 +408,16 @@ def test_another_round_that_came_while_one_was_computed_is_told(lake: Lake) -> N
 
 @pytest.mark.thorough
 def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
-    """A write of somebody's is refused until all is computed anew; a table of somebody's always."""
+    """A write of somebody's is refused until all is computed anew, behind a round that died too; a table of his always."""
     lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+
+    def die(event: Event) -> None:
+        if event.step == "commit":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lake.derive(["orders"], large, observe=die)
     lake.foreign("INSERT INTO {out} VALUES (99, 1, 'mine'), (1, 1, 'a key that is there')")
     with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
         lake.derive(["orders"], large)
