@@ -30,7 +30,7 @@ class LastCommit:
     facts: Mapping[str, Any] | None = None
     version: int = -1  # that commit's version
     rows: int = 0  # how many rows it has added, as it says itself
-    # A commit since what that one was computed on that has changed rows and is not ours.
+    # A commit since what that one was computed on that has changed rows and is not ours, or another window's.
     foreign: Commit | None = None
     complete: bool = True  # the log was read back to that window, or to the table's first version
 
@@ -119,9 +119,12 @@ def prove_window(
 
 
 def _overlooked(log: TableLog, commit: Commit, is_mine: Callable[[Commit], bool]) -> Commit | None:
-    """Find somebody else's commit between a window's and the version that it was computed on."""
+    """Find a commit between a window's and the version that it was computed on: somebody else's, or a window's."""
     on = (commit.ours or {}).get(ON, commit.version)
     if on >= commit.version - 1:
         return None
     between = log.commits(on, commit.version - 1)
-    return next((one for one in between if not is_mine(one) and not one.harmless), None)
+    for one in between:
+        if "window" in (one.ours or {}) or not (is_mine(one) or one.harmless):
+            return one
+    return None

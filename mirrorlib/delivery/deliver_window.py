@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.stream_job import StreamJob, begin_anew, check_table
-from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
+from mirrorlib.errors import (
+    FeedError,
+    FeedExpiredError,
+    JournalError,
+    MirrorError,
+    SchemaError,
+    TableNameError,
+)
 from mirrorlib.events import emit, pick
 from mirrorlib.feed.files.direct import read_small_window, to_frame
 from mirrorlib.feed.proof import check_kept, prove_files, prove_rows
@@ -19,7 +26,7 @@ from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_ch
 from mirrorlib.feed.schemas import physical_names, renewed_columns
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.entries import new_attempt, now
-from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
+from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan, snapshot_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +150,12 @@ def _deliver_or_explain(job: StreamJob, plan: WindowPlan, given: int | None) -> 
         raise
     except Exception as exc:
         _blame_lost_history(job, plan, exc)
-        raise
+        about_column = isinstance(exc, (SchemaError, TableNameError)) and exc.column
+        if not isinstance(exc, MirrorError) or not about_column or "--rewind" in exc.next_step:
+            raise
+        command = snapshot_command(job.stream.consumer)  # its versions are delivered as they were
+        then = f"The window is repeated as it was planned, so begin anew then: {command}"
+        raise exc.but(next_step=f"{exc.next_step} {then}") from exc
 
 
 def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KEYS_PROPERTY = "mirrorlib.keys"
 VIEW_PROPERTY = "mirrorlib.view"  # a current view with its tombstones: one row for each key
 CLAIMED = "keys"  # in what a plan says of the one before it
-# In what a derived table's commit says: the newest version there was when it was computed.
+# In what a commit of ours says: the newest version there was when it was computed.
 ON = "on"
 
 

@@ -44,6 +44,11 @@ READS_WHOLE = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
+# Dates before 1582 are written as they stand; Spark 3.5 refuses them.
+WRITES_DATES = {
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+}
 # What a cluster may have set otherwise, and rows or types would not mean what they say.
 _CONF = {
     _ZONE: "UTC",
@@ -54,9 +59,8 @@ _CONF = {
     "spark.sql.storeAssignmentPolicy": "ANSI",
     "spark.sql.sources.partitionOverwriteMode": "static",  # else nothing replaces a table's columns
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    **WRITES_DATES,
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     _MERGES_SCHEMAS: "false",
 }

@@ -7,10 +7,10 @@ In: a `DeriveJob` and a round. Out: `DeriveReport`. Promise: the commit is there
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from logging import INFO
-from typing import Any
+from typing import Any, Final
 
 from mirrorlib.commit.claim import claim_table, was_overtaken
 from mirrorlib.commit.difference import difference
@@ -20,6 +20,7 @@ from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
 from mirrorlib.delta.log import TableLog
+from mirrorlib.delta.sessions import WRITES_DATES, configured
 from mirrorlib.delta.table import Found, open_log
 from mirrorlib.derived.compute import MOVES, Computed, compute
 from mirrorlib.derived.job import (
@@ -35,10 +36,12 @@ from mirrorlib.derived.sources import Round, end_round
 from mirrorlib.derived.strategy.origins import origins_of
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.events import LOG, emit, pick
+from mirrorlib.journal.streams import Outcome
 from mirrorlib.keys.value import Keys
 from mirrorlib.store import open_store
 
 _KEYS = "keys"  # in what a commit says: the property that belongs to it
+_VOID: Final = "void"  # its outcome: it has a round's mark, and holds what the one before it does
 
 
 def commit_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DeriveReport:
@@ -97,8 +100,10 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         self.differ = table.properties.get(KEYS_PROPERTY) != keys_property(keys).get(KEYS_PROPERTY)
         if self.differ:  # until the commit it would not be true
             keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
-        self.ready = self._log(before).newest(self.ready) or 0
-        self.written = self._write(before, table)
+        self.ready = _open_log(self.job, before).newest(self.ready) or 0
+        # Rows are written by the session that computes them; where it cannot be configured, as Spark does.
+        with configured(job.spark, {}, WRITES_DATES):
+            self.written = self._write(before, table)
 
     def _write(self, before: DerivedTarget, table: Found) -> tuple[int, int] | None:
         """Write one commit; return how many rows came and went, None where the commit itself tells."""
@@ -119,29 +124,28 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         return write_difference(job, table, difference(computed.old, computed.new, by), by, mark)
 
     def _mark(self, before: DerivedTarget) -> Mark:
-        """Say in the commit which round it is; the number grows from one beginning to the next."""
-        job, planned, computed, last = self.job, self.planned, self.computed, before.last
-        app_id, state = f"mirrorlib:derive:{job.name}", open_store(job.place.root.state)
-        log = self._log(before)
-        claim = claim_table(job.session, job.place.ref, log, state, last.newest, app_id)
+        """Say in the commit what it has made of which versions."""
+        job, planned, computed = self.job, self.planned, self.computed
         facts: dict[str, Any] = {
             "derived": job.name,
-            ON: last.newest,
+            ON: before.last.newest,
             "how": computed.how,
             "plan": computed.shape.fingerprint,
             MOVES: computed.shape.moves,
             _KEYS: keys_property(computed.keys.keys).get(KEYS_PROPERTY, ""),
             "sources": [pick(plan, "stream", "until", "table_id") for plan in planned.plans],
         }
-        return last.next_mark(app_id, planned.streams[0], planned.number, facts, claim)
+        return _next_mark(job, planned, before, facts)
 
     def is_overtaken(self, before: DerivedTarget, failure: Exception) -> bool:
-        return not isinstance(failure, MirrorError) and was_overtaken(self._log(before), self.ready)
+        return not isinstance(failure, MirrorError) and was_overtaken(
+            _open_log(self.job, before), self.ready
+        )
 
     def prove(self, before: DerivedTarget) -> DeriveReport:
         job, planned = self.job, self.planned
         last = prove_window(
-            self._log(before),
+            _open_log(job, before),
             planned.streams[0].uuid,
             planned.number,
             before.last,
@@ -168,16 +172,55 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
             changes=tuple(f"The column {name} was added." for name in computed.added or ()),
         )
 
-    def _log(self, before: DerivedTarget) -> TableLog:
-        location = None if before.found is None else before.found.location
-        return open_log(self.job.session, self.job.place.ref, location)
+
+def _open_log(job: DeriveJob, target: DerivedTarget) -> TableLog:
+    location = None if target.found is None else target.found.location
+    return open_log(job.session, job.place.ref, location)
 
 
-def settle_keys(job: DeriveJob, target: DerivedTarget) -> None:
-    """Write down the keys of the last round, whose runner may have died before it did."""
-    if target.found is not None and target.last.facts is not None:
-        keys = stored_keys({KEYS_PROPERTY: target.last.facts.get(_KEYS) or ""}) or Keys()
+def _next_mark(
+    job: DeriveJob, planned: Round, target: DerivedTarget, facts: Mapping[str, Any]
+) -> Mark:
+    """Say in a commit which round it is; the number grows from one beginning to the next."""
+    app_id, state, last = (
+        f"mirrorlib:derive:{job.name}",
+        open_store(job.place.root.state),
+        target.last,
+    )
+    log = _open_log(job, target)
+    claim = claim_table(job.session, job.place.ref, log, state, last.newest, app_id)
+    return last.next_mark(app_id, planned.streams[0], planned.number, facts, claim)
+
+
+def void_round(job: DeriveJob, planned: Round) -> DerivedTarget:
+    """End a round by a commit without rows that has its mark: who is still at it can carry it out no more.
+
+    Where he just has, that is its end. Returns the table as it is then.
+    """
+    target = open_target(job)
+    last, foreign = target.last, target.last.foreign
+    if target.found is not None and last.window_of(planned.streams[0].uuid) < planned.number:
+        # It holds what it did; what others wrote since then stays seen.
+        on = last.version if foreign is None else min(last.version, foreign.version - 1)
+        facts = {**(last.facts or {}), "outcome": _VOID, ON: on}
+        mark_nothing(job.session, job.place.ref, _next_mark(job, planned, target, facts))
+        target = open_target(job)
+    return settle_round(job, planned, target)
+
+
+def settle_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DerivedTarget:
+    """Write down how a round has ended, and the keys that hold then, whose runner may have died before it did.
+
+    Returns the table as it is then.
+    """
+    last = target.last
+    facts, there = last.facts or {}, last.window_of(planned.streams[0].uuid) >= planned.number
+    if target.found is not None and last.facts is not None:
+        keys = stored_keys({KEYS_PROPERTY: facts.get(_KEYS) or ""}) or Keys()
         keep_keys(job.session, job.place.ref.sql, target.found.properties, keys)
+    ended: Outcome = "delivered" if there and facts.get("outcome") != _VOID else _VOID
+    end_round(job.sources, planned, ended, 0, 0.0)
+    return open_target(job)
 
 
 def nothing_new(job: DeriveJob, target: DerivedTarget) -> DeriveReport:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.derived.commit import commit_round, nothing_new, settle_keys
+from mirrorlib.derived.commit import commit_round, nothing_new, settle_round, void_round
 from mirrorlib.derived.compute import MOVES
 from mirrorlib.derived.frames import Transform
 from mirrorlib.derived.job import DeriveJob, open_target
@@ -23,13 +23,17 @@ from mirrorlib.derived.sources import (
     CONSUMER,
     Round,
     begun_streams,
-    end_round,
     find_place_with_state,
     next_round,
     open_sources,
     pending_round,
 )
-from mirrorlib.errors import FeedExpiredError
+from mirrorlib.errors import (
+    FeedExpiredError,
+    ForeignWriteError,
+    OutcomeUnknownError,
+    TableBusyError,
+)
 from mirrorlib.events import Observer, unobserved
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.leases import hold_stream
@@ -110,16 +114,20 @@ def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
     planned = pending_round(job.sources, streams)
     report: DeriveReport | None = None
     if planned is not None and target.last.window_of(streams[0].uuid) >= planned.number:
-        settle_keys(job, target)  # only the last words were missing
-        end_round(job.sources, planned, "delivered", 0, 0.0)
+        target = settle_round(job, planned, target)  # only the last words were missing
     elif planned is not None and (job.rebuild or _is_overtaken(job, planned)):
-        end_round(job.sources, planned, "void", 0, 0.0)
+        target = void_round(job, planned)
     elif planned is not None:
         try:
             report = commit_round(job, planned, target)
             target = open_target(job)
-        except FeedExpiredError:  # its versions are gone: the newest ones take their place
-            end_round(job.sources, planned, "void", 0, 0.0)
+        except (ForeignWriteError, OutcomeUnknownError, TableBusyError):
+            raise  # it is about the table, whatever the versions
+        except Exception as exc:
+            if not (isinstance(exc, FeedExpiredError) or _is_passed(job, planned)):
+                raise
+            # Its versions are gone, or what they could not be made into may have been set right since.
+            target = void_round(job, planned)
     job.tell("plan", "before")
     # Where it does not say, it may move.
     wanted = job.rebuild or (report is None and (target.held or {}).get(MOVES) != "")
@@ -136,3 +144,9 @@ def _is_overtaken(job: DeriveJob, planned: Round) -> bool:
         source.table_id != plan.table_id or source.table.commits.newest < plan.until
         for source, plan in zip(job.sources, planned.plans, strict=True)
     )
+
+
+def _is_passed(job: DeriveJob, planned: Round) -> bool:
+    """Say whether a source has a newer version than a round was planned up to."""
+    plans = zip(job.sources, planned.plans, strict=True)
+    return any(source.table.commits.newest > plan.until for source, plan in plans)

@@ -125,8 +125,9 @@ def _is_let(commit: Commit) -> bool:
 
 
 def _is_undisturbed(commits: Commits, commit: Commit) -> bool:
-    """Say whether a commit is not somebody else's, nor has one of somebody's come while it was computed."""
+    """Say whether a commit is ours or harmless, and none but such, and no window's, has come while it was computed."""
     if commit.ours is None or not _has_rows(commit):
         return _is_let(commit)
     between = range(max(commit.ours.get(ON, commit.version) + 1, commits.first), commit.version)
-    return all(_is_let(commits.provenance(one)) for one in between)
+    came = map(commits.provenance, between)
+    return all(_is_let(one) and "window" not in (one.ours or {}) for one in came)

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Literal, get_args
 from mirrorlib.delta.actions import Metadata
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.sessions import READS_WHOLE, configured, new_session, read_conf, set_conf
+from mirrorlib.delta.sessions import (
+    READS_WHOLE,
+    WRITES_DATES,
+    configured,
+    new_session,
+    read_conf,
+    set_conf,
+)
 from mirrorlib.delta.trouble import condition_of
 from mirrorlib.errors import ComputeError, FeedError
 from mirrorlib.feed.files.direct import read_directly
@@ -208,7 +215,7 @@ def _own_session(spark: SparkSession) -> SparkSession:
     """Make a session that finds the same tables under the same names, and reads versions with their own schemas."""
     own = new_session(spark)
     carried = {name: read_conf(spark, name) for name in _COPIED_SETTINGS}
-    for name, value in {**carried, _TRAVELS: "true", **READS_WHOLE}.items():
+    for name, value in {**carried, _TRAVELS: "true", **READS_WHOLE, **WRITES_DATES}.items():
         if value is not None:
             set_conf(own, name, value)
     # By SQL: Delta's catalog takes for its own the session that is at work when it is first asked for anything.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+import mirrorlib
 from computes import said_by
 from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.report import StreamReport
@@ -412,7 +413,7 @@ def test_a_snapshot_takes_the_place_of_lost_changes(spark: SparkSession, tmp_pat
 
 @pytest.mark.thorough
 def test_a_rewound_stream_ends_in_the_same_copy(spark: SparkSession, tmp_path: Path) -> None:
-    """Windows that come again change no copy and no history, nor does a snapshot of what is there."""
+    """Windows that come again change no copy and no history, those of fewer columns neither, nor does a snapshot."""
     source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
     first = source.newest
     receivers = [
@@ -424,7 +425,7 @@ def test_a_rewound_stream_ends_in_the_same_copy(spark: SparkSession, tmp_path: P
     def deliver_again(receiver: Receiver) -> None:
         receiver.take()
         receiver.rewind(first)
-        assert 2 == receiver.take(max_versions=2).windows
+        assert 3 == receiver.take(max_versions=2).windows
 
     def begin_anew(receiver: Receiver) -> None:
         receiver.rewind(first + 1)  # and on beyond what is there
@@ -435,8 +436,9 @@ def test_a_rewound_stream_ends_in_the_same_copy(spark: SparkSession, tmp_path: P
     side_by_side(Receiver.take, receivers)
     source.run("INSERT INTO {t} VALUES (2, 'b')", "UPDATE {t} SET v = 'A'")
     source.run("DELETE FROM {t} WHERE id = 2")
+    source.run("ALTER TABLE {t} ADD COLUMNS (c int)", "UPDATE {t} SET c = 1")
     side_by_side(deliver_again, receivers)
-    source.run("INSERT INTO {t} VALUES (2, 'c')")
+    source.run("INSERT INTO {t} VALUES (2, 'c', 2)")
     side_by_side(begin_anew, receivers)
     check(*receivers, first=first)
 
@@ -463,7 +465,7 @@ def test_a_rewound_log_has_what_came_again(spark: SparkSession, tmp_path: Path) 
 def test_a_copy_that_a_stream_does_not_go_on_from_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Rewound to later than the copy ends, or net since somewhere else; a snapshot is the way out."""
+    """Rewound to later than the copy ends, or net since somewhere else; not net since where it stands."""
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
     copy = Receiver(source, "current")
     copy.take(net=True)
@@ -474,7 +476,7 @@ def test_a_copy_that_a_stream_does_not_go_on_from_is_refused(
     )
     copy.rewind(0)
     assert "net changes are none" in copy.fail(net=True)
-    copy.rewind(None)
+    copy.rewind(1)  # where it stands
     copy.take(net=True)
     assert source.rows() == copy.rows()
 
@@ -913,7 +915,10 @@ def test_renamed_and_changed_columns_are_refused(spark: SparkSession, tmp_path: 
     side_by_side(Receiver.take, receivers)
     assert {(1, 6, None): 1, (2, 2, 2): 1} == copy.rows(["id", "c", "b"])
     source.run("ALTER TABLE {t} ADD COLUMNS (b string)", "UPDATE {t} SET b = 'x'")
-    assert "column b: a column that had been dropped is back" in copy.fail()
+    for rewound in (False, True):
+        if rewound:
+            copy.rewind(source.newest - 3)  # a window of a version that it has, too
+        assert "column b: a column that had been dropped is back" in copy.fail()
     assert "column b: the source's column is of a type" in log.fail()
     copy.rewind(None)
     copy.take()
@@ -1232,6 +1237,26 @@ def test_what_somebody_wrote_while_a_copy_was_written_anew_is_told(
         copy.take()
     assert source.rows() == copy.rows()
     source.run("UPDATE {t} SET v = 'c'")
+    assert "somebody else has written to the table" in copy.fail()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", ["current", "scd2"])
+def test_what_somebody_wrote_between_a_look_and_a_merge_is_told(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The MERGE leaves it where it is: nobody claims keys that occur once then, and the next window is refused."""
+    source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
+    copy = Receiver(source, mode)
+    copy.take()
+    source.run("INSERT INTO {t} VALUES (2, 'b')")
+    mine = f"INSERT INTO delta.`{copy.path}` (id, v) VALUES (1, 'mine')"
+    with monkeypatch.context() as patch:
+        let_none_be_few(patch)
+        meet(patch, mode, lambda: spark.sql(mine))
+        copy.take()
+    assert () == mirrorlib.keys_of(mirrorlib.read_table(spark, copy.path)).primary
+    source.run("UPDATE {t} SET v = 'c' WHERE id = 2")
     assert "somebody else has written to the table" in copy.fail()
 
 

@@ -19,6 +19,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from mirrorlib.delivery.consumers import rewind_consumer
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.files import parts
@@ -295,6 +296,20 @@ def test_a_late_runner_does_not_set_back_what_readers_follow(windows: Windows) -
     assert 3 == FilesSink(windows.store).position(windows.stream)
     assert 3 == windows.deliver(*three(4))
     assert [str(number) for number in range(1, 5)] == [one[0][0] for one in windows.values()]
+
+
+def test_a_late_runner_of_an_earlier_stream_does_not_set_back_what_readers_follow(
+    windows: Windows,
+) -> None:
+    """It was taken for gone before its last words; the consumer was rewound, and the new stream has delivered."""
+    windows.deliver(*three(1), kind="snapshot")
+    anew = Windows(windows.spark, windows.root, "two", began_at="2026-01-02", ordinal=2)
+
+    def meet() -> None:
+        anew.deliver(*three(2), kind="snapshot")
+
+    windows.deliver(*three(2), store=Dying(windows.store, 3, meet))
+    assert 1 == FilesSink(windows.store).position(anew.stream)
 
 
 def test_a_stream_that_begins_again_sorts_behind_the_one_before(windows: Windows) -> None:
@@ -632,3 +647,22 @@ def test_windows_hold_the_feed_in_order_whatever_step_a_run_dies_at(
             assert ["id", "v", "_change_type", "_commit_version", "_commit_timestamp"] == names[0]
             assert 1 == len(source.check("items", tmp_path / form / "items", 0))
         assert [] == leftovers(tmp_path / form)
+
+
+@pytest.mark.thorough
+def test_a_column_that_was_corrected_at_the_source_is_not_in_the_window_that_was_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """That is repeated as it was planned, which the refusal says: the consumer has to begin anew."""
+    source = Source(spark, tmp_path, "items")
+    items = f"delta.`{source.target}/items`"
+    spark.sql(f"ALTER TABLE {items} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    spark.sql(f"ALTER TABLE {items} ADD COLUMNS (days map<date, int>)")
+    told = {"consumer": "lines", "to": f"files:{tmp_path}/lines?format=jsonl"}
+    for _ in range(2):
+        reason = export_tables(spark, source.target, **told).tables[0].reason
+        assert "Make the column text" in reason
+        assert "mirrorlib consumers TARGET --rewind lines --to snapshot" in reason
+        spark.sql(f"ALTER TABLE {items} DROP COLUMNS IF EXISTS (days)")
+    rewind_consumer(source.target, "lines", "snapshot", spark=spark)
+    assert export_tables(spark, source.target, **told).ok

@@ -9,15 +9,17 @@ import time
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 import mirrorlib
 from derived.lakes import Lake
 from mirrorlib.cli.main import main
+from mirrorlib.commit.mark import Mark, append_rows
 from mirrorlib.delta.sessions import configured
-from mirrorlib.derived.place import TablePlace
+from mirrorlib.derived import commit
+from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.journal import leases as lease
 from mirrorlib.journal.leases import hold_stream
 from mirrorlib.journal.registry import Registry
@@ -30,6 +32,7 @@ from zones import ZoneWriter
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from mirrorlib.delta.table import TableRef
     from mirrorlib.derived.report import DeriveReport
     from mirrorlib.events import Event
 
@@ -102,6 +105,22 @@ def test_rows_that_are_transformed_by_themselves_are_taken_from_the_feed(lake: L
     } == Counter((row["order"], row["_change_type"]) for row in feed.collect())
     kept = mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out")))
     assert (Keys(partition=("order",), primary=("order",)), True) == (kept, kept.unique)
+
+
+@pytest.mark.thorough
+@pytest.mark.smoke
+def test_old_dates_are_kept_as_they_are(lake: Lake) -> None:
+    """Though a session refuses to write those before 1582, as Spark 3.5 does by itself."""
+    refuses = {"spark.sql.parquet.datetimeRebaseModeInWrite": "EXCEPTION"}
+
+    def dated(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "CAST(note AS date) AS day")
+
+    lake.run("UPDATE {orders} SET note = '0001-01-01'")
+    with configured(lake.spark, refuses):
+        lake.derive(["orders"], dated)
+        lake.run("UPDATE {orders} SET note = '0001-01-02' WHERE id = 1")
+        lake.derive(["orders"], dated)
 
 
 @pytest.mark.thorough
@@ -314,9 +333,91 @@ def test_a_round_whose_source_was_made_anew_is_given_up(lake: Lake) -> None:
 
 
 @pytest.mark.thorough
-def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
-    """A write of somebody's is refused until all is computed anew; a table of somebody's always."""
+@pytest.mark.parametrize("dies", [False, True], ids=["", "and its voider died"])
+def test_a_round_that_was_given_up_is_carried_out_by_nobody(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, *, dies: bool
+) -> None:
+    """Its runner was killed, and the server goes on with its commit while another computes the next round."""
     lake.derive(["orders"], large)
+    lake.run("INSERT INTO {orders} VALUES (5, 2, 60, 'e')")
+    late: list[tuple[TableRef, Mark]] = []
+
+    def leave(job: Any, *rest: Any) -> NoReturn:
+        late.append((job.place.ref, rest[-1]))
+        raise KeyboardInterrupt
+
+    def arrive(event: Event) -> None:
+        if (event.step, event.when) == ("commit", "before"):
+            row = lake.spark.createDataFrame([(5, 120, "e")], "order int, twice int, note string")
+            append_rows(late[0][0], row, late[0][1])
+
+    def die(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "write_difference", leave)
+        with pytest.raises(KeyboardInterrupt):
+            lake.derive(["orders"], large)
+    if dies:
+        with monkeypatch.context() as patch:
+            patch.setattr(commit, "settle_round", die)
+            with pytest.raises(KeyboardInterrupt):
+                lake.derive(["orders"], large, rebuild=True)
+    lake.derive(["orders"], large, rebuild=not dies, observe=arrive)
+    assert "nothing new" == lake.derive(["orders"], large).how
+
+
+@pytest.mark.thorough
+def test_versions_that_could_not_be_transformed_are_passed_once_they_are_set_right(
+    lake: Lake,
+) -> None:
+    """A later run begins with the round that failed, and goes on with the newest versions where it fails again."""
+
+    def counted(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "CAST(note AS int) AS note")
+
+    lake.run("UPDATE {orders} SET note = '0'")
+    lake.derive(["orders"], counted)
+    lake.run("INSERT INTO {orders} VALUES (5, 2, 60, 'x')")
+    for _ in range(2):
+        with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+            lake.derive(["orders"], counted)
+    lake.run("UPDATE {orders} SET note = '1' WHERE id = 5")
+    lake.derive(["orders"], counted)
+
+
+@pytest.mark.thorough
+def test_another_round_that_came_while_one_was_computed_is_told(lake: Lake) -> None:
+    """What that has written was not seen by this one: nobody claims keys that occur once then."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+    ref = find_place(lake.spark, lake.path("out"), state=None).ref
+
+    def meddle(event: Event) -> None:
+        if (event.step, event.when) == ("commit", "before"):
+            row = lake.spark.createDataFrame([(1, 22, "a")], "order int, twice int, note string")
+            append_rows(ref, row, Mark(app_id="other", version=1, facts={"window": 1}))
+
+    told = (lake.spark, "out", lake.path("orders"), large, lake.path("out"))
+    mirrorlib.derive(*told, observe=meddle)
+    assert not mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out"))).primary
+    with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
+        lake.derive(["orders"], large)
+    lake.derive(["orders"], large, rebuild=True)
+
+
+@pytest.mark.thorough
+def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
+    """A write of somebody's is refused until all is computed anew, behind a round that died too; a table of his always."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+
+    def die(event: Event) -> None:
+        if event.step == "commit":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lake.derive(["orders"], large, observe=die)
     lake.foreign("INSERT INTO {out} VALUES (99, 1, 'mine'), (1, 1, 'a key that is there')")
     with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
         lake.derive(["orders"], large)

@@ -81,9 +81,9 @@ def _check_same_columns(work: WindowWork, wanted: Collection[str]) -> None:
     """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
     table = work.stream.table
     step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
-    before = set((work.last.facts or {}).get("dropped", ()))
+    before = set(work.dropped_before)
     back = [name for name in before if fold_name(name) in wanted]
-    if back:
+    if back and not work.passed:
         msg, found = "a column that had been dropped is back", ", ".join(back)
         raise SchemaError(msg, table=table, column=back[0], found=found, next_step=step)
     was = [name for name in work.schema.names if name not in before]

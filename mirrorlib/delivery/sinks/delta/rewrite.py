@@ -10,7 +10,6 @@ does. Source: Spark hands a DataFrame to Arrow from version 4 on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import Columns, to_columns
-from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import read_checksum
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
@@ -78,7 +76,6 @@ def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     if work.known and any(fresh[key] for key in met):
         raise work.twice()
     mark = work.mark()
-    mark = replace(mark, facts={**mark.facts, ON: work.last.newest})  # what came since is not in it
     if not met:  # as MERGE does, which takes no file away then
         append_rows(work.ref, to_frame(work.spark, puts, work.schema).coalesce(1), mark)
         return True

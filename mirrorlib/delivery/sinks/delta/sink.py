@@ -237,13 +237,13 @@ def _check_untouched(work: WindowWork) -> None:
         return
     elif facts.get("table_id") != plan.table_id:
         reason = "the copy is one of a table that was made anew since"
+    elif stream.net and plan.after < int(facts["upto"]) < plan.until:
+        reason = "net changes are none since where the copy stands, which another stream has left"
     elif facts.get("stream") == stream.uuid:
         return
     elif plan.after > (upto := int(facts["upto"])) and not work.unchanged_since(upto):
         found = f"version {upto}, the stream begins after {plan.after}"
         reason = "the copy ends before the stream begins"
-    elif stream.net:
-        reason = "net changes are none since where the copy stands, which another stream has left"
     else:
         return
     raise ForeignWriteError(reason, table=stream.table, found=found, next_step=work.set_right)

@@ -27,6 +27,7 @@ from mirrorlib.commit.stage import stage_frame
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, WRONG, Staged
 from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
 from mirrorlib.delta.columns import sized_column
+from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import ForeignWriteError, SchemaError
@@ -70,14 +71,24 @@ class WindowWork(Delivery):
         return self.plan.kind == "changes" and self.upto > self.plan.after
 
     @property
+    def passed(self) -> bool:
+        """Say whether the target has all of the window's versions, so that its columns go on from later ones."""
+        return self.overlaps and self.plan.until <= self.upto
+
+    @property
+    def dropped_before(self) -> Sequence[str]:
+        """Return which of the target's columns the source lacked at the last version that the target has."""
+        dropped: Sequence[str] = (self.last.facts or {}).get("dropped", ())
+        return dropped
+
+    @property
     def physical_after(self) -> Mapping[str, str]:
         """Return which physical columns the names stand for, as the target holds them after the window."""
         if self.mode == "changes":
             return {}
         # Versions that the target has are left out.
         once = self.mode == "scd2" or not self.keys
-        passed = once and self.overlaps and self.plan.until <= self.upto
-        return self.physical_before if passed else self.physical
+        return self.physical_before if once and self.passed else self.physical
 
     @property
     def physical_before(self) -> Mapping[str, str]:
@@ -124,9 +135,11 @@ class WindowWork(Delivery):
             "upto": max(plan.until, self.upto),
             "table_id": plan.table_id,
             "keys": list(plan.keys),
-            "dropped": list(self.dropped),
+            "dropped": list(self.dropped_before if self.passed else self.dropped),
             "physical": dict(self.physical_after),
         }
+        if self.mode != "current" or plan.kind == "changes":  # a snapshot takes the place of all
+            facts[ON] = self.last.newest
         app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
         claim = claim_table(self.spark, self.ref, self.log, self.scratch, self.last.newest, app_id)
         return self.last.next_mark(app_id, stream, plan.number, facts, claim)

@@ -134,9 +134,8 @@ class Receiver:
 
     def tidy(self, entry: ManifestEntry) -> None:
         """Say that a window is the last one, and remove what attempts at it and former ones have left."""
-        if (
-            self.last(entry.stream) < entry.number
-        ):  # others may have gone on since this runner began
+        newest = self._read(f"{self._manifest}/newest.json") or {}
+        if newest.get("window", "") < entry.window:  # others may have gone on, of a new stream too
             said = {"format": FORMAT, **pick(entry, "stream", "number", "window")}
             self.store.put(f"{self._manifest}/newest.json", json_bytes(said))
         for window in contents(self.store, self._staging).folders:
