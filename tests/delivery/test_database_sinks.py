@@ -820,7 +820,7 @@ def test_keys_are_neither_null_nor_twice(receiver: Receiver, feed: Feed) -> None
         receiver,
         replace_plan(feed.next(schema, []), keys=("id", "nothing")),
         SchemaError,
-        "nothing",
+        "the table's keys in the database are (id, k)",
     )
     refuse(
         receiver,

@@ -569,8 +569,8 @@ def test_rows_of_a_key_are_counted_whatever_was_noted(
         windows.deliver(*gone[1:])
     with pytest.raises(Killed):  # it was noted and not published
         windows.deliver(*gone, sink=ZoneSink(Dying(windows.zone, 2)))  # type: ignore[arg-type]
-    windows.deliver(*gone, (6, INSERT, 1, "b"), again=True)
-    windows.deliver((7, INSERT, 1, "c"))
+    windows.deliver(*gone, again=True)
+    windows.deliver((7, INSERT, 1, "b"), (7, INSERT, 1, "c"))
     with pytest.raises(MarkerError, match=REFUSED):
         windows.deliver((8, DELETE, 1, "c"))
     windows.deliver((8, INSERT, 1, "b"), kind="snapshot", reset=True)
