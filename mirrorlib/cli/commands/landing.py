@@ -76,8 +76,10 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
     for path in files:  # a missing one would stop the others in their midst
         if not Path(path).exists():
             msg = "the file to publish is not there"
-            step = "Give a file of this machine, no URL; nothing was published."
-            shown = path.rpartition("@")[2].partition("?")[0] if "://" in path else path
+            shown, step = path, "Check its path; nothing was published."
+            if "://" in path:  # credentials may be in it
+                shown = path.rpartition("@")[2].partition("?")[0]
+                step = "Give a file of this machine, no URL; nothing was published."
             raise LandingZoneError(msg, table=arguments.table, file=shown, next_step=step)
     table = LandingZoneWriter(arguments.landing_zone, source=arguments.source).table(
         arguments.table,
