@@ -182,12 +182,8 @@ def _next_mark(
     job: DeriveJob, planned: Round, target: DerivedTarget, facts: Mapping[str, Any]
 ) -> Mark:
     """Say in a commit which round it is; the number grows from one beginning to the next."""
-    app_id, state, last = (
-        f"mirrorlib:derive:{job.name}",
-        open_store(job.place.root.state),
-        target.last,
-    )
-    log = _open_log(job, target)
+    app_id, last = f"mirrorlib:derive:{job.name}", target.last
+    log, state = _open_log(job, target), open_store(job.place.root.state)
     claim = claim_table(job.session, job.place.ref, log, state, last.newest, app_id)
     return last.next_mark(app_id, planned.streams[0], planned.number, facts, claim)
 

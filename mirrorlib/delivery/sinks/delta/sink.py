@@ -125,10 +125,7 @@ class _WindowCommitter(Committer[WindowWork, int]):
             last=read_last_commit(log),
         )
         if _is_there(work):
-            return (
-                work,
-                work.last.rows or 1,
-            )  # it had some, else nobody had been asked to deliver it
+            return work, work.last.rows or 1  # it has some, else nobody delivers it
         _check_untouched(work)
         return work, None
 

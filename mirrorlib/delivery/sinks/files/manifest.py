@@ -22,6 +22,7 @@ from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.journal.plan_log import FORMAT, Values, json_bytes, read_object
+from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name, parse_visible
 from mirrorlib.store import Store, contents
 
@@ -97,10 +98,10 @@ class Receiver:
             value = {"format": FORMAT, "stream": stream.uuid, **facts}
             self.store.put_new(f"{self._manifest}/streams/{number + 1:06d}.json", json_bytes(value))
 
-    def last(self, stream: str) -> int:
+    def last(self, stream: Stream) -> int:
         """Return the number of a stream's last window that is known to be here; 0 for none."""
         newest = self._read(f"{self._manifest}/newest.json") or {}
-        return int(newest["number"]) if newest.get("stream") == stream else 0
+        return int(newest["number"]) if newest.get("stream") == stream.uuid else 0
 
     def entry(self, window: str) -> ManifestEntry | None:
         """Return a window that is here."""

@@ -46,7 +46,7 @@ class FilesSink:
 
     def position(self, stream: Stream) -> int:
         """Return the number of the last window that is known to be there."""
-        return Receiver(self._store, stream.table).last(stream.uuid)
+        return Receiver(self._store, stream.table).last(stream)
 
     def deliver(self, delivery: Delivery) -> int:
         """Make the window visible, once.
@@ -63,7 +63,7 @@ class FilesSink:
         place = "CSV" if self._format == "csv" else self._format
         check_types(delivery.frame, delivery.stream.table, place)
         window = receiver.admit(delivery)
-        if receiver.last(delivery.stream.uuid) > delivery.plan.number:
+        if receiver.last(delivery.stream) > delivery.plan.number:
             return 0  # the stream has gone on; readers do not look back
         entry = receiver.entry(window) or self._finish(receiver, window, delivery)
         receiver.tidy(entry)
