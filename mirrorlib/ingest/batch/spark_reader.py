@@ -164,13 +164,15 @@ def _cast(schema: FileSchema, column: Column) -> SparkColumn:
     from pyspark.sql import functions as f
 
     mine = schema.column(column.name)
-    # Of a type that never fits, every value is NULL, and Spark would refuse to cast it.
-    if mine is None or not comparable(mine.type, column.type):
+    if mine is None or pa.types.is_null(mine.type):
         value = f.lit(None)
     elif mine.given is not None:
         value = f.lit(mine.given.as_py())
     else:
         value = f.col(quote(mine.name))
+        times = pa.types.is_timestamp(mine.type) and pa.types.is_timestamp(column.type)
+        if not (times or comparable(mine.type, column.type)):
+            value = value.cast("string")  # every value is NULL, and yet Spark refuses some casts
     return value.cast(column.sql_type).alias(column.name)
 
 
