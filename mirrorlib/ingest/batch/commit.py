@@ -69,9 +69,10 @@ def carry_out(
     with configured(work.spark, {}, SMALL_COMMIT if small else {}):
         ended = commit_plan(committer, f"batch {plan.batch}", work.table)
         # A batch that replaced the columns may have ended with the feed off; none after it looks.
-        if not plan.before and (found := find_table(work.spark, work.ref)) is not None:
+        found = None if plan.before else find_table(work.spark, work.ref)
+        if found is not None:
             resume_feed(work.spark, work.ref, found)
-        done = outcome_of(attempt, ended, committer.prepared)
+        done = outcome_of(attempt, ended, committer.prepared, found)
         with attempt.step("done", counted=True):
             counted = work.journal.write_done(work.life, plan.batch, done)
     if counted.finished_at == done.finished_at:  # else another runner has told it

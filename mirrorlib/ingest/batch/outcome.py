@@ -16,7 +16,7 @@ import pyarrow as pa
 from mirrorlib.delta.columns import to_pairs
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keys_property, next_keys
 from mirrorlib.delta.log import Commit
-from mirrorlib.delta.table import find_table
+from mirrorlib.delta.table import Found, find_table
 from mirrorlib.delta.trouble import spark_error
 from mirrorlib.errors import FileChangedError, MirrorError
 from mirrorlib.ingest.batch.open_batch import FAULTS, Prepared
@@ -34,21 +34,23 @@ _NOT_NULL = re.compile(
 )
 
 
-def outcome_of(attempt: Attempt, ended: Commit, prepared: Prepared | None = None) -> Done:
-    """Read from the commit that has ended a plan how its batch ended."""
+def outcome_of(
+    attempt: Attempt, ended: Commit, prepared: Prepared | None = None, found: Found | None = None
+) -> Done:
+    """Read from the commit that has ended a plan how its batch ended; *found* is the table, where it was seen since."""
     work, plan = attempt.work, attempt.plan
     facts: dict[str, Any] = dict(ended.ours or {})
     outcome: Literal["applied", "void"] = "void" if facts.get("outcome") == "void" else "applied"
     alone = plan.table_version is not None and ended.version == plan.table_version + 1
     keys: str | None = None
     if outcome == "applied" and prepared is not None and plan.before and alone:
-        columns, found = to_pairs(prepared.growth.columns), None
+        columns = to_pairs(prepared.growth.columns)
         _, kept = next_keys(
             plan, prepared.growth.columns, foreign=work.options.allow_foreign_writes
         )
         keys = keys_property(kept).get(KEYS_PROPERTY, "")
     else:
-        found = find_table(work.spark, work.ref)
+        found = found or find_table(work.spark, work.ref)
         columns = () if found is None else to_pairs(found.columns)
         keys = None if found is None else found.properties.get(KEYS_PROPERTY, "")
     changed = (one.name for one in plan.files if not attempt.source.has(one))
