@@ -124,7 +124,5 @@ def _overlooked(log: TableLog, commit: Commit, is_mine: Callable[[Commit], bool]
     if on >= commit.version - 1:
         return None
     between = log.commits(on, commit.version - 1)
-    for one in between:
-        if "window" in (one.ours or {}) or not (is_mine(one) or one.harmless):
-            return one
-    return None
+    seen = (one for one in between if one.has_window or not (is_mine(one) or one.harmless))
+    return next(seen, None)

@@ -61,6 +61,11 @@ class Commit:
         return f"version {self.version}, {self.operation} by {self.user}"
 
     @property
+    def has_window(self) -> bool:
+        """Say whether it is the commit of a stream's window, which whoever is at another one has not seen."""
+        return "window" in (self.ours or {})
+
+    @property
     def harmless(self) -> bool:
         """Say whether it changed no row."""
         return self.operation in _HARMLESS and not self.forgets

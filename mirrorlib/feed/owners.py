@@ -130,4 +130,4 @@ def _is_undisturbed(commits: Commits, commit: Commit) -> bool:
         return _is_let(commit)
     between = range(max(commit.ours.get(ON, commit.version) + 1, commits.first), commit.version)
     came = map(commits.provenance, between)
-    return all(_is_let(one) and "window" not in (one.ours or {}) for one in came)
+    return all(_is_let(one) and not one.has_window for one in came)
