@@ -73,9 +73,8 @@ _COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     words = sys.argv[1:] if argv is None else argv
-    if hasattr(
-        sys.stdout, "reconfigure"
-    ):  # a name may be no text, or of letters that a terminal has not
+    # A name may be no text, or of letters that a terminal has not.
+    if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     arguments = make_parser(words).parse_args(words)
     from mirrorlib.cli.run import run_one

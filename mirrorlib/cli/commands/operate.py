@@ -11,6 +11,7 @@ from mirrorlib.cli.arguments import EVENTS, MEMORY, PLACE, TABLES, TARGET, bound
 from mirrorlib.cli.command import Command, call
 from mirrorlib.cli.run import start_spark
 from mirrorlib.operate.ledger import LAST
+from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report
 
 
@@ -42,9 +43,12 @@ def _verify(arguments: argparse.Namespace) -> Report:
     if arguments.consumer is not None:
         if arguments.mark:
             arguments.refuse("argument --mark: means nothing with --consumer")
+        from mirrorlib.delivery.consumers import known_streams
         from mirrorlib.delivery.sinks.open import place_of
 
-        places = (place_of(one.to) for one in call(mirrorlib.consumers, arguments).streams)
+        target = Target.of(arguments.target, catalog=arguments.catalog, state=arguments.state)
+        known = known_streams(target, arguments.consumer, arguments.tables)
+        places = (place_of(one.present_stream().to) for one in known)
         return call(mirrorlib.verify_consumer, arguments, spark=start_spark(arguments, *places))
     if arguments.to is not None:
         arguments.refuse("argument --to: means nothing without --consumer")
