@@ -150,12 +150,12 @@ def _deliver_or_explain(job: StreamJob, plan: WindowPlan, given: int | None) -> 
         raise
     except Exception as exc:
         _blame_lost_history(job, plan, exc)
-        about_column = isinstance(exc, (SchemaError, TableNameError)) and exc.column
-        if not isinstance(exc, MirrorError) or not about_column or "--rewind" in exc.next_step:
-            raise
-        command = snapshot_command(job.stream.consumer)  # its versions are delivered as they were
-        then = f"The window is repeated as it was planned, so begin anew then: {command}"
-        raise exc.but(next_step=f"{exc.next_step} {then}") from exc
+        if isinstance(exc, (SchemaError, TableNameError)) and exc.column:
+            command = snapshot_command(job.stream.consumer)
+            if "--rewind" not in exc.next_step:  # its versions are delivered as they were
+                then = f"The window is repeated as it was planned, so begin anew then: {command}"
+                raise exc.but(next_step=f"{exc.next_step} {then}") from exc
+        raise
 
 
 def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> None:

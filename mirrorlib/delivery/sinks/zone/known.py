@@ -60,9 +60,10 @@ class KnownKeys:
         noted = self._last(pa.concat_tables([counts, keys], promote_options="permissive"))
         encoded = self._encode(noted, _ALL) if replaces else self._encode(noted)
         for path in (self._path(number), self._path(number, self._window)):
-            noted = self._zone.put_new(path, encoded)
+            if self._zone.put_new(path, encoded):
+                return
             # What the window has noted there before says as much, or more where several were folded to it.
-            if noted or self._marks(path).get(_BATCH) == self._batch:
+            if self._marks(path).get(_BATCH) == self._batch:
                 return
 
     def read(self, published: int) -> pa.Table:
