@@ -163,9 +163,15 @@ def named_twice(names: Sequence[str]) -> str | None:
     return None
 
 
-def as_patterns(given: Sequence[str]) -> Sequence[str]:
-    """Take a lone text for the one pattern that it is, not for its letters, of which `*` would be every table."""
-    return (given,) if isinstance(given, str) else given
+def inner_partitions(partition: str, folders: Sequence[str]) -> list[str]:
+    """Name the partition folders that one holds, the last first: who goes on with the last keeps their order."""
+    inner = (name for name in reversed(folders) if "=" in name and not is_ignored(name))
+    return [f"{partition}/{name}".lstrip("/") for name in inner]
+
+
+def as_names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Take a lone text for the one name that it is, not for its letters, of which `*` would be every table."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def matches(name: TableName, patterns: Sequence[str]) -> bool:
@@ -174,7 +180,7 @@ def matches(name: TableName, patterns: Sequence[str]) -> bool:
     A pattern is a name or a glob (`dbo/*`, `*_log`), case-sensitive; without a slash it also
     matches the table part alone, whatever its schema.
     """
-    patterns = as_patterns(patterns)
+    patterns = as_names(patterns)
     return not patterns or any(
         text == pattern or fnmatchcase(text, pattern)
         for pattern in patterns
@@ -187,7 +193,7 @@ def refuse_unmatched(
 ) -> None:
     """Raise `LandingZoneError` where a pattern fits no table that a landing zone shows, or is *known* for."""
     there = (*shown, *known)
-    for pattern in as_patterns(patterns):
+    for pattern in as_names(patterns):
         if not any(matches(name, pattern) for name in there):
             msg = "no table matches"
             found = f"tables {', '.join(name.shown for name in shown[:10]) or 'none'}"

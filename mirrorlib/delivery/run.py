@@ -28,7 +28,7 @@ from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.registry import Registry, check_name
 from mirrorlib.journal.streams import OnExpired, Start, check_start
-from mirrorlib.names import matches, parse_name
+from mirrorlib.names import as_names, matches, parse_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 
@@ -102,7 +102,7 @@ def export_tables(
         observe=observe or unobserved,
         stop=stop or (lambda: False),
     )
-    found = _chosen(run, [tables] if isinstance(tables, str) else tables)
+    found = _chosen(run, as_names(tables))
     open_state(run.state)  # there has to be a folder to write down how far
     reports = side_by_side(lambda table: _export_one(run, *table), found, parallelism)
     seconds = round(time.perf_counter() - began, 3)

@@ -27,6 +27,7 @@ from mirrorlib.journal.streams import (
     table_id_of,
     version_given,
 )
+from mirrorlib.names import as_names
 
 
 def bring_up_to_date(job: StreamJob, progress: StreamProgress) -> None:
@@ -137,7 +138,7 @@ def _keys(job: StreamJob) -> tuple[str, ...]:
     if isinstance(chosen, Mapping):
         chosen = chosen.get(name, chosen.get(name.rpartition("/")[2]))
     if chosen is not None:
-        return (chosen,) if isinstance(chosen, str) else tuple(chosen)
+        return as_names(chosen)
     mirror = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
     groups, commits = getattr(job.run.sink, "groups", False), job.source.commits
     return mirror.keys or stored_columns(commits, commits.newest, grouping=groups)

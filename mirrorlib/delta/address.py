@@ -19,7 +19,7 @@ from mirrorlib.delta.log import LOG
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import FeedError, StoreError, first_line, printable
 from mirrorlib.identifiers import quote
-from mirrorlib.names import TableName, as_patterns, matches
+from mirrorlib.names import TableName, as_names, matches
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import TABLE_DEPTH
 
@@ -123,7 +123,7 @@ def find_tables(
 
     def asked(name: str) -> bool:
         schema, _, table = name.rpartition("/")
-        about_others = table in {LEDGER, EVENTS} and not {name, table} & {*as_patterns(patterns)}
+        about_others = table in {LEDGER, EVENTS} and not {name, table} & {*as_names(patterns)}
         is_asked = matches(TableName(schema or None, table), patterns)
         return is_asked and (name == place or not about_others)
 

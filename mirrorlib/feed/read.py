@@ -47,6 +47,7 @@ from mirrorlib.feed.window import Bound, Segment, Window, open_window
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
+from mirrorlib.names import as_names
 from mirrorlib.store import PathOrUrl
 
 if TYPE_CHECKING:
@@ -288,6 +289,7 @@ def feed_schema(window: Window) -> StructType:
 def spell_keys(table: str, metadata: Metadata, keys: Sequence[str]) -> list[str]:
     """Name the key columns as the table does; raises `FeedError` where one is no column."""
     names = {fold_name(field["name"]): field["name"] for field in metadata.schema["fields"]}
+    keys = as_names(keys)
     for key in keys:
         if fold_name(key) not in names:
             msg = "the key is no column of the table"

@@ -13,6 +13,7 @@ from typing import Literal, ParamSpec, TypedDict, TypeVar, get_args, get_origin,
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.journal.entries import Readers
 from mirrorlib.landing.metadata.declared import is_partial
+from mirrorlib.names import as_names
 
 InsertPolicy = Literal["append", "upsert"]
 Evolution = Literal["widen", "add", "strict"]
@@ -143,7 +144,7 @@ class Options:
         """Take a lone name for a list of one; refuse what means nothing, or would be taken for another choice."""
         for name, hint in get_type_hints(type(self)).items():
             _check_kind(name, getattr(self, name), (hint, *get_args(hint)))
-        names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
+        names = as_names(self.tables)
         object.__setattr__(self, "tables", names)  # the value is frozen from here on
         for name in names:
             _check_kind("tables", name, (str,))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.value import Keys
+from mirrorlib.names import as_names
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -74,8 +75,7 @@ def check_again(schema: StructType, keys: Keys) -> Keys:
 
 
 def _named(schema: StructType, names: str | Sequence[str], what: str) -> tuple[str, ...]:
-    columns = (names,) if isinstance(names, str) else tuple(names)
-    found = tuple(_find(schema, name, what) for name in columns)
+    found = tuple(_find(schema, name, what) for name in as_names(names))
     if double := [name for name, count in Counter(found).items() if count > 1]:
         msg = f"the {what} name a column twice"
         raise KeysError(msg, column=double[0], next_step="Name it once.")

@@ -18,6 +18,7 @@ from mirrorlib.identifiers import quote
 from mirrorlib.keys.read import require_keys
 from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
+from mirrorlib.names import as_names
 from mirrorlib.nested import is_free_of
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ def current_view(df: DataFrame, arrival: str | Sequence[str] = ()) -> DataFrame:
 
 def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tuple[str, ...]:
     """Return all columns that tell which row of a key is newer."""
-    arrivals = (arrival,) if isinstance(arrival, str) else tuple(arrival)
-    order = tuple(dict.fromkeys((*keys.order_by, *arrivals)))
+    order = tuple(dict.fromkeys((*keys.order_by, *as_names(arrival))))
     if not order:
         msg = "nothing tells which row of a key is newer: rows have no order in Spark"
         step = "Name order columns in key_by, or the columns by which rows arrived."

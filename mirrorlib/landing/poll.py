@@ -17,6 +17,7 @@ from mirrorlib.names import (
     LARGEST_NUMBER,
     WHOLE_FOLDER,
     extension_of,
+    inner_partitions,
     is_ignored,
     sequence_name,
     sequence_number,
@@ -94,8 +95,7 @@ def _walk(zone: Store, table: str, onward: Onward) -> Iterator[StoredFile]:
         if anchor is not None and not anchor.is_in(files):
             raise _Unclear
         yield from (_named(file, partition) for file in files)
-        inner = (name for name in reversed(listed.folders) if "=" in name)
-        waiting += [f"{partition}/{name}".lstrip("/") for name in inner if not is_ignored(name)]
+        waiting += inner_partitions(partition, listed.folders)
 
 
 def _next(zone: Store, table: str, onward: Onward, partition: str) -> Iterator[StoredFile]:

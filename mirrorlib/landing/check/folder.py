@@ -14,7 +14,14 @@ from typing import TypeAlias
 from mirrorlib.landing.check.facts import Policy
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
-from mirrorlib.names import extension_of, is_ignored, plain_name, sequence_name, sequence_number
+from mirrorlib.names import (
+    extension_of,
+    inner_partitions,
+    is_ignored,
+    plain_name,
+    sequence_name,
+    sequence_number,
+)
 from mirrorlib.store import Folder, Store, StoredFile
 
 Level: TypeAlias = tuple[str, Folder]  # a folder's path below the table's, and what it shows
@@ -34,8 +41,7 @@ def iter_levels(zone: Store, path: str) -> Iterator[Level]:
         listed = zone.list_folder(f"{path}/{partition}".rstrip("/"))
         if listed is not None:
             yield partition, listed
-            inner = (name for name in reversed(listed.folders) if "=" in name)
-            waiting += [f"{partition}/{name}".lstrip("/") for name in inner if not is_ignored(name)]
+            waiting += inner_partitions(partition, listed.folders)
 
 
 def review_folder(

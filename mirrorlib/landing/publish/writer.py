@@ -22,7 +22,7 @@ from mirrorlib.errors import SchemaError, TableNameError
 from mirrorlib.landing.metadata.declared import Detection
 from mirrorlib.landing.publish.declare import PublishFormat, Wanted, partner_bytes
 from mirrorlib.landing.publish.table import LandingTable
-from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, named_twice, parse_visible
+from mirrorlib.names import SCHEMA_SUFFIX, as_names, is_ignored, named_twice, parse_visible
 from mirrorlib.store import Store, open_store
 
 
@@ -101,7 +101,7 @@ class LandingZoneWriter:
             if word is not None and word not in words:
                 msg = f"{option} is {word!r}; it has to be one of {', '.join(map(str, words))}"
                 raise ValueError(msg)
-        keys, by = _names(keys), _names(partition_by)
+        keys, by = as_names(keys), as_names(partition_by)
         _check_columns(keys, by, table=name)
         wanted = Wanted(
             keys=keys or None,
@@ -122,7 +122,3 @@ def _check_columns(keys: Sequence[str], partition_by: Sequence[str], *, table: s
         msg = "readers ignore folders whose name begins with _ or ."
         step = "Rename the column, or partition by another."
         raise SchemaError(msg, table=table, column=name, next_step=step)
-
-
-def _names(given: Sequence[str] | str) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
