@@ -151,7 +151,7 @@ def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[str
         snapshots=policies.snapshots,
         start_at=start_at or life.start_at,
     )
-    zone = str(journal.read_status().get("zone") or entry.plan.zone)
+    zone = journal.zone(entry) or entry.plan.zone
     opened = open_folder(open_store(zone), TableFolder(name=name, path=name.folder))
     asked = opened.metadata and policies_of(opened.metadata, opened.dialect, options)
     if asked is None or asked != replace(policies, evolution=options.evolution):

@@ -87,8 +87,8 @@ def _rebuild(arguments: argparse.Namespace) -> Report | bool:
     if arguments.undo and arguments.start_at is not None:
         arguments.refuse("argument --undo: gives back what was there, so not with --start-at")
     place = Target.of(arguments.target, catalog=arguments.catalog, state=arguments.state)
-    word = Journal(open_store(place.state), parse_name(arguments.table)).read_status()
-    spark = start_spark(arguments, str(word.get("zone") or ""))
+    journal = Journal(open_store(place.state), parse_name(arguments.table))
+    spark = start_spark(arguments, journal.zone(journal.newest_of(journal.lives())) or "")
     if arguments.undo:
         call(mirrorlib.undo_rebuild, arguments, spark=spark)
         line = f"{arguments.table} has the rows that it had before its rebuild."

@@ -118,8 +118,7 @@ class Past:
         self.lives = self.journal.lives()
         found = map(self.journal.newest, reversed(self.lives))
         self.newest = next(filter(None, found), None)  # batch, of the newest life that has one
-        said = self.journal.read_status().get("zone")
-        self.zone = open_store(said or (self.newest.plan.zone if self.newest else state.url))
+        self.zone = open_store(self.journal.zone(self.newest) or state.url)
         names = [TableName.from_segment(one).table for one in contents(state, FOLDER).folders]
         registries = [Registry(state, consumer, name) for consumer in names]
         self._streams = [(one, stream) for one in registries for stream in one.all_streams()]
