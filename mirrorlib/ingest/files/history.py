@@ -31,10 +31,10 @@ _SCHEMA = pa.schema(
         ("name", pa.binary()),
         ("etag", pa.string()),
         ("modified", pa.timestamp("us", "UTC")),
-        ("root", pa.string()),  # not in what earlier versions wrote
+        ("root", pa.string()),
     ]
 )
-# Not every name on a disk is text; earlier versions took all for it.
+# Not every name on a disk is text.
 _NAMES = ("utf-8", "surrogateescape")
 _UNKNOWN = ""  # the etag of a file that was applied from where the zone was before
 
@@ -53,14 +53,13 @@ def _as_parquet(files: Mapping[tuple[str, str], tuple[str, datetime]], **facts: 
     return sink.getvalue()
 
 
-def _files_in(table: pa.Table, root: str = "") -> dict[tuple[str, str], tuple[str, datetime]]:
-    """Read what `_as_parquet` has written; *root* is an earlier version's, which wrote none."""
-    names, etags, modified = (table.column(name).to_pylist() for name in _SCHEMA.names[:3])
-    texts = [name.decode(*_NAMES) if isinstance(name, bytes) else name for name in names]
-    rooted = "root" in table.column_names
-    roots = table.column("root").to_pylist() if rooted else [root] * len(texts)
-    known = zip(etags, modified, strict=True)
-    return dict(zip(zip(roots, texts, strict=True), known, strict=True))
+def _files_in(table: pa.Table) -> dict[tuple[str, str], tuple[str, datetime]]:
+    """Read what `_as_parquet` has written."""
+    columns = [table.column(name).to_pylist() for name in _SCHEMA.names]
+    return {
+        (root, name.decode(*_NAMES)): (etag, modified)
+        for name, etag, modified, root in zip(*columns, strict=True)
+    }
 
 
 @dataclass
@@ -179,25 +178,15 @@ class History:
     def _begin(self, life: Life) -> None:
         """Start with the newest checkpoint of a life, or with what it has taken over."""
         self._forget(life)
-        found = self.journal.newest_checkpoint(life)
-        if found is None:
-            self._take_over(life)
-            return
-        batch, data = found
+        batch, data = self.journal.newest_checkpoint(life) or (0, b"")
         try:
             table = pq.read_table(io.BytesIO(data))
-            self._count = int(table.schema.metadata[b"count"])
-            zone = table.schema.metadata.get(b"zone", b"").decode()
-            root = ""
-            if not zone or "root" not in table.column_names:  # as earlier versions wrote it
-                plan = self.journal.entry(life, batch).plan
-                zone, root = zone or plan.zone, _root(plan)
-            self._files = _files_in(table, root)
-        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-            self._count = 0  # the plans are the truth, and are all there
-            self._take_over(life)
+            said, files = table.schema.metadata, _files_in(table)
+            count, zone = int(said[b"count"]), said[b"zone"].decode()
+        except (pa.ArrowException, OSError, AttributeError, KeyError, TypeError, ValueError):
+            self._take_over(life)  # the plans are the truth, and are all there
             return
-        self._batch = batch
+        self._batch, self._count, self._files = batch, count, files
         if zone != self.zone:
             self._files = {
                 (root, name): (etag if root else _UNKNOWN, at)
@@ -228,13 +217,12 @@ class History:
         root = _root(plan)
         known = root or plan.zone == self.zone
         for file in plan.files:
-            written = file.modified or plan.listed_at
             try:
-                moment = datetime.fromisoformat(written)
+                written = datetime.fromisoformat(file.modified)
             except ValueError as exc:
                 msg = "a plan does not say when a file was written"
-                raise JournalError(msg, file=plan.files[0].name, found=written) from exc
-            self._files[root, file.name] = (file.etag if known else _UNKNOWN, moment)
+                raise JournalError(msg, file=file.name, found=file.modified) from exc
+            self._files[root, file.name] = (file.etag if known else _UNKNOWN, written)
         self._count += len(plan.files)
 
     def _here(self) -> dict[str, tuple[str, datetime]]:
@@ -273,7 +261,7 @@ class History:
             data = self.journal.read_passed(life)
             try:
                 files = _files_in(pq.read_table(io.BytesIO(data or b"")))
-            except (pa.ArrowException, OSError, KeyError) as exc:
+            except (pa.ArrowException, OSError, AttributeError, KeyError) as exc:
                 msg = "the journal cannot say which files were there when the table was first seen"
                 step = "Restore the file from a backup, or reset the table, which then takes every file."
                 file = f"{life.ordinal:06d}.passed.parquet"
