@@ -214,11 +214,9 @@ def _replaced(work: Work, opened: OpenedFolder, entry: Entry) -> Iterator[str]:
             file = waiting.pop(planned.name, None)
             if file is None:
                 continue
-            same = file.etag == planned.etag
-            if planned.modified:  # one that was restored with its time is the same
-                written = file.modified.isoformat(timespec="microseconds")
-                same = (file.size, written) == (planned.size, planned.modified)
-            if not same:
+            # One that was restored with its time is the same.
+            written = file.modified.isoformat(timespec="microseconds")
+            if (file.size, written) != (planned.size, planned.modified):
                 yield planned.name
 
 
