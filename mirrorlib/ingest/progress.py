@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from mirrorlib.events import pick
 from mirrorlib.ingest.batch.foreign_writes import Verified
 from mirrorlib.ingest.files.incremental_listing import Listed
 from mirrorlib.ingest.files.plan import Watched
@@ -63,7 +64,7 @@ class Progress:
             reason=reason,
             file=file,
             error=error,
-            position=shown_position(self.applied) if self.entry else None,
+            position=shown_position(self.applied),
             version=self.entry.done.version if self.entry and self.entry.done else None,
             batches=tuple(self.batches),
             warnings=tuple(self.warnings),
@@ -84,15 +85,9 @@ def record_status(journal: Journal, progress: Progress, report: TableReport) -> 
     since = old["since"] if same and "since" in old else now()
     done, listed = progress.entry.done if progress.entry else None, progress.listed
     word: dict[str, Any] = {
-        "table": report.table,
-        "state": report.state,
-        "reason": report.reason,
-        "file": report.file,
-        "error": report.error,
+        **pick(report, "table", "state", "reason", "file", "error", "position", "version"),
         "since": since,
         "zone": progress.zone,
-        "position": report.position,
-        "version": report.version,
         "last_commit": done.finished_at if done else None,
         "warnings": list(report.warnings),
         "watched": asdict(progress.watched) if progress.watched else None,
