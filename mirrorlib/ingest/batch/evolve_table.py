@@ -212,25 +212,19 @@ def heed_readers(work: Work, standing: Standing, *, write: bool = True) -> Work:
     Raises `SchemaError`: the table needs readers that know more.
     """
     wanted = work.options.readers or standing.readers
-    if _has_to_be_told(work, standing, wanted) and write:
-        set_properties(work.spark, work.ref.sql, readers_property(wanted))
+    told = wanted == standing.readers and not standing.vectors
+    found = None if wanted is None or told else find_table(work.spark, work.ref)
+    if found is not None and work.owns(found.properties):  # else made so, or refused as another's
+        features = [name for name in _NOT_PLAIN if name in found.features]
+        if features:
+            msg = "the table already has features that plain readers do not know"
+            step = (
+                'Purge and drop them (docs/readers.md, "A table that is there"), or let the table be made anew: '
+                f"mirrorlib reset TARGET {work.table}, remove the Delta table, and apply. "
+                f"Without --readers and the property {READERS_PROPERTY} it goes on as it is."
+            )
+            raise SchemaError(msg, table=work.table, found=", ".join(features), next_step=step)
+        if write:
+            set_properties(work.spark, work.ref.sql, readers_property(wanted))
     policies = replace(work.source.policies, readers=wanted)
     return replace(work, source=replace(work.source, policies=policies))
-
-
-def _has_to_be_told(work: Work, standing: Standing, wanted: Readers | None) -> bool:
-    if wanted is None or (wanted == standing.readers and not standing.vectors):
-        return False
-    found = find_table(work.spark, work.ref)
-    if found is None or not work.owns(found.properties):
-        return False  # it will be made so, or refused as another's
-    features = [name for name in _NOT_PLAIN if name in found.features]
-    if features:
-        msg = "the table already has features that plain readers do not know"
-        step = (
-            'Purge and drop them (docs/readers.md, "A table that is there"), or let the table be made anew: '
-            f"mirrorlib reset TARGET {work.table}, remove the Delta table, and apply. "
-            f"Without --readers and the property {READERS_PROPERTY} it goes on as it is."
-        )
-        raise SchemaError(msg, table=work.table, found=", ".join(features), next_step=step)
-    return True
