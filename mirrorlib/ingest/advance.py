@@ -82,11 +82,11 @@ def advance_table(work: Work, course: Course[Reported], proven: str | None = Non
     lives = work.lives if work.life.uuid else ()
     newest = newest_entry(work.journal, lives, course.opened.metadata)
     # Else a pending plan's files would not be found, or another zone's would void it.
-    course.warn(*check_same_zone(work, course.view, newest, proven))
+    check_same_zone(work, course.view, newest, proven)
     course.begin(work, newest)
     refuse_changed_source(work.table, course.entry)
     if newest is not None and newest.done is None:  # its own files count as applied only now
-        course.warn(*check_same_zone(work, course.view, course.entry, proven))
+        check_same_zone(work, course.view, course.entry, proven)
     course.keep_zone(work)
     bars = {} if work.options.retry else bars_of(course.entry)
     judged: OpenedFolder | None = None

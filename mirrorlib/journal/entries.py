@@ -52,8 +52,7 @@ class PlannedFile:
     etag: str  # what the store said identifies it; a copy of it has another
     rows: int  # what its footer said, or its text held
     modified: str = ""  # ISO 8601, UTC
-    # Tells its content from any other, see `landing.fingerprint`; "" in plans of earlier versions.
-    fingerprint: str = ""
+    fingerprint: str = ""  # tells its content from any other, see `landing.footer`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -219,28 +219,6 @@ def test_each_move_of_a_plain_folder_is_proven(spark: SparkSession, tmp_path: Pa
     assert [1, 2, 9] == ids(spark, target)
 
 
-def test_a_journal_without_fingerprints_goes_on_with_one_warning(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """It was written by an earlier version: size and rows are all it knows."""
-    target = str(tmp_path / "target")
-    for number in (1, 2):
-        put(tmp_path / "z1", f"{number:020d}.parquet", number)
-    assert "current" == apply(spark, tmp_path / "z1", target).state
-    (plan,) = (Path(target) / "_mirrorlib").rglob("*.plan.json")
-    said = json.loads(plan.read_text())
-    for file in said["files"]:
-        del file["fingerprint"]
-    plan.write_text(json.dumps(said))
-    shutil.copytree(tmp_path / "z1", tmp_path / "z2", copy_function=shutil.copyfile)
-
-    found = apply(spark, tmp_path / "z2", target)
-
-    assert "current" == found.state
-    (warning,) = found.warnings
-    assert "2 applied files were applied by an earlier version" in warning
-
-
 def test_text_is_hashed_whole_however_it_is_read(tmp_path: Path) -> None:
     """Readers go back, and may leave the end unread."""
     path = tmp_path / "text"

@@ -76,8 +76,7 @@ def refuse_replaced(
     found = find_rebuilt(journal, lives[:-1])
     for one in applied_entries(journal, *found) if found else ():
         for planned in one.plan.files:
-            holds = fingerprints.get(planned.name, planned.fingerprint)
-            if planned.fingerprint and holds != planned.fingerprint:
+            if fingerprints.get(planned.name, planned.fingerprint) != planned.fingerprint:
                 msg = (
                     f"the change file is not what batch {one.plan.batch} has applied under its name"
                 )

@@ -14,7 +14,6 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.files.continued_life import applied_entries
 from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, policies_of
-from mirrorlib.ingest.rows.decode import count_rows
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Plan
 from mirrorlib.landing.metadata.declared import DETECTION_NAMES, TableMetadata
@@ -25,22 +24,19 @@ from mirrorlib.store.target import settled
 _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
 
 
-def check_same_zone(
-    work: Work, view: FolderView, entry: Entry | None, proven: str | None
-) -> tuple[str, ...]:
+def check_same_zone(work: Work, view: FolderView, entry: Entry | None, proven: str | None) -> None:
     """Take another zone than recorded only if every file that would be passed over is what was applied.
 
     Where none of the newest batch is there to prove it, the caller has to say that the zone has moved. A plain
     folder's files are other ones under another root, unless he says so. *proven* is what `proof_of` has told a
-    run before: nothing is read again. Returns warnings.
-
+    run before: nothing is read again.
     """
     zone, history = work.source.zone.url, view.history
     if entry is None or not entry.position or (entry.plan.zone == zone and not history.moves()):
-        return ()
+        return
     plain = work.source.policies.plain is not None
     if not history.moves() if plain else proven == proof_of(work, entry):
-        return ()
+        return
     if plain and work.options.allow_overwrites:
         msg = "the landing zone was moved, and nobody can tell a file that was moved from one that was overwritten"
         step = f"Apply without --allow-overwrites, or start the table over: mirrorlib reset TARGET {work.table}"
@@ -48,17 +44,12 @@ def check_same_zone(
         raise JournalError(msg, table=work.table, found=found, next_step=step)
     known = replace(view, options=replace(work.options, allow_overwrites=False)).open(full=True)
     files = passed_over(known.listing, entry.position)
-    newest, unproven = _prove_passed(work, entry, files, history.roots() if plain else ())
+    newest = _prove_passed(work, entry, files, history.roots() if plain else ())
     if not (plain or newest or history.moved_from == settled(entry.plan.zone)):
         msg = "the table was filled from another landing zone"
         step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
         found = f"{zone} instead of {entry.plan.zone}"
         raise JournalError(msg, table=work.table, found=found, next_step=step)
-    warning = (
-        f"{unproven} applied files were applied by an earlier version, which kept no fingerprint of what they hold: "
-        "that these are the same ones is not proven."
-    )
-    return (warning,) if unproven else ()
 
 
 def proof_of(work: Work, entry: Entry | None) -> str | None:
@@ -70,15 +61,14 @@ def proof_of(work: Work, entry: Entry | None) -> str | None:
 
 def _prove_passed(
     work: Work, entry: Entry, files: Iterable[StoredFile], roots: Collection[str]
-) -> tuple[bool, int]:
+) -> bool:
     """Compare files with the plans that have applied what was there under their names, the newest first.
 
     *roots* is where a plain folder's plans have found them; empty where names alone tell files. Returns whether some
-    file of the newest applied batch is there, as it was applied or, without a fingerprint, as far as size and rows
-    tell; and how many were applied by an earlier version, which kept no fingerprint.
+    file of the newest applied batch is there.
     """
     waiting = {file.name: file for file in files}
-    newest, unproven = None, 0
+    newest: bool | None = None
     for plan in _applied_plans(work, entry):
         if not waiting:
             break
@@ -86,9 +76,7 @@ def _prove_passed(
             continue
         there = [(waiting.pop(one.name), one) for one in plan.files if one.name in waiting]
         for file, planned in there:
-            if not planned.fingerprint:
-                unproven += 1
-            elif not work.source.holds_same(file, planned):
+            if not work.source.holds_same(file, planned):
                 msg = f"the file holds something else than what batch {plan.batch} has applied under its name"
                 found = f"{work.source.zone.url} instead of {plan.zone}"
                 step = (
@@ -100,12 +88,8 @@ def _prove_passed(
                     msg, table=work.table, file=file.name, found=found, next_step=step
                 )
         if newest is None:
-            newest = any(
-                planned.fingerprint
-                or (file.size == planned.size and count_rows(work.source, file) == planned.rows)
-                for file, planned in there
-            )
-    return bool(newest), unproven
+            newest = bool(there)
+    return bool(newest)
 
 
 def _applied_plans(work: Work, entry: Entry) -> Iterator[Plan]:
@@ -193,7 +177,7 @@ def changed_since(work: Work, opened: OpenedFolder, entry: Entry | None) -> tupl
     if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
         return ()
     changed = changed_files(opened.listing, entry.plan, entry.position)
-    known = {one.name: one for one in entry.plan.files if one.fingerprint}
+    known = {one.name: one for one in entry.plan.files}
     there = {file.name: file for file in passed_over(opened.listing, entry.position)}
     differing = (
         name
@@ -246,7 +230,7 @@ def judge_changes(
             f"over: mirrorlib reset TARGET {work.table}"
         )
     applied = entry.done is not None and entry.done.outcome == "applied"
-    known = {one.name for one in entry.plan.files if one.fingerprint}
+    known = {one.name for one in entry.plan.files}
     name = next((name for name in changed if name in known), None)
     if applied and name is not None and work.source.policies.plain is None:
         msg = f"the change file holds something else than what batch {entry.plan.batch} has applied under its name"

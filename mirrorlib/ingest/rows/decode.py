@@ -98,14 +98,6 @@ def text_dialect(source: Source) -> Dialect:
     return cast("Dialect", source.policies.dialect)
 
 
-def count_rows(source: Source, file: StoredFile) -> int:
-    """Count a file's rows, by its footer where it has one; see `open_schema` and `iter_pieces` for what is raised."""
-    schema = open_schema(source, file)
-    if schema.rows >= 0:
-        return schema.rows
-    return sum(len(rows) for rows in iter_pieces(source, file, schema))
-
-
 def decode_all(source: Source, file: StoredFile) -> None:
     """Decode every page of a file, or every row of a text, and keep nothing; see `iter_pieces` for what is raised."""
     for _ in iter_pieces(source, file, open_schema(source, file)):
