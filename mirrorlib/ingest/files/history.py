@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import JournalError
 from mirrorlib.ingest.files.plan import Watched
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Entry, Life, Plan
+from mirrorlib.journal.entries import Entry, Life
 from mirrorlib.landing.listing import AppliedFiles
 from mirrorlib.store import StoredFile, open_store
 from mirrorlib.store.target import settled
@@ -214,7 +214,7 @@ class History:
         self._batch = plan.batch
         if entry.done is not None and entry.done.outcome != "applied":
             return
-        root = _root(plan)
+        root = "" if plan.policies.plain is None else plan.zone  # a plain folder's names are whole paths
         known = root or plan.zone == self.zone
         for file in plan.files:
             try:
@@ -271,8 +271,3 @@ class History:
                 name: (etag if here else _UNKNOWN, at) for (_, name), (etag, at) in files.items()
             }
         return self._passed
-
-
-def _root(plan: Plan) -> str:
-    """Return what a plan's files are known by beside their names: in a plain folder, where they lay."""
-    return "" if plan.policies.plain is None else plan.zone
