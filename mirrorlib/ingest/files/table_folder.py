@@ -39,11 +39,6 @@ from mirrorlib.landing.plain import PLAIN_DIALECT, PLAIN_METADATA, kind_of, orde
 from mirrorlib.names import extension_of, plain_name, sequence_number
 from mirrorlib.store import Store
 
-_UNHEEDED = (
-    "ConditionalUpdateColumn is not honoured: changes apply in file order. "
-    "Ask for it with --conditional-updates."
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedFolder:
@@ -149,7 +144,7 @@ def open_folder(
         listing=listing,
         metadata=metadata,
         dialect=dialect_of(metadata, table=table) if text else None,
-        warnings=(*_completed(metadata), *_late(listing), *shown, *_unheeded(metadata, options)),
+        warnings=(*_completed(metadata, options), *_late(listing), *shown),
         listed_at=listed_at,
         metadata_written=seen.metadata.modified if seen.metadata else None,
         watched=history.watched() if text and history is not None else None,
@@ -218,16 +213,16 @@ def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Optio
     )
 
 
-def _completed(metadata: TableMetadata) -> Iterator[str]:
+def _completed(metadata: TableMetadata, options: Options | None) -> Iterator[str]:
     """Warn of what of the metadata was not taken as it stands."""
     yield from (f"_metadata.json was repaired: {repair}" for repair in metadata.repairs)
     yield from (f"_metadata.json was completed: {assumed}" for assumed in metadata.assumed)
     yield from (f"_metadata.json has an unknown property: {name}" for name in metadata.unknown)
-
-
-def _unheeded(metadata: TableMetadata, options: Options | None) -> tuple[str, ...]:
-    ignored = metadata.conditional_update and options and not options.conditional_updates
-    return (_UNHEEDED,) if ignored else ()
+    if metadata.conditional_update and options and not options.conditional_updates:
+        yield (
+            "ConditionalUpdateColumn is not honoured: changes apply in file order. "
+            "Ask for it with --conditional-updates."
+        )
 
 
 def _late(listing: FolderListing) -> tuple[str, ...]:
