@@ -214,7 +214,9 @@ class History:
         self._batch = plan.batch
         if entry.done is not None and entry.done.outcome != "applied":
             return
-        root = "" if plan.policies.plain is None else plan.zone  # a plain folder's names are whole paths
+        root = (
+            "" if plan.policies.plain is None else plan.zone
+        )  # a plain folder's names are whole paths
         known = root or plan.zone == self.zone
         for file in plan.files:
             try:
