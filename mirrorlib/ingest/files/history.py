@@ -214,9 +214,8 @@ class History:
         self._batch = plan.batch
         if entry.done is not None and entry.done.outcome != "applied":
             return
-        root = (
-            "" if plan.policies.plain is None else plan.zone
-        )  # a plain folder's names are whole paths
+        # A plain folder's files are known by where they lay, too.
+        root = "" if plan.policies.plain is None else plan.zone
         known = root or plan.zone == self.zone
         for file in plan.files:
             try:
