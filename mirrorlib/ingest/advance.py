@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from mirrorlib.delta.key_property import CLAIMED
+from mirrorlib.events import pick
 from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.batch.evolve_table import heed_readers
 from mirrorlib.ingest.batch.foreign_writes import Standing, stand
@@ -215,11 +216,8 @@ def _draft_plan(
     if entry is not None and entry.done is not None:
         previous = {
             "batch": entry.plan.batch,
-            "outcome": entry.done.outcome,
-            "version": entry.done.version,
+            **pick(entry.done, "outcome", "version", "cause", CLAIMED),
             "table_id": standing.table_id or entry.done.table_id,
-            "cause": entry.done.cause,
-            CLAIMED: entry.done.keys,
         }
     files = tuple(
         PlannedFile(
