@@ -102,9 +102,7 @@ def approve_tables(
 ) -> Mapping[str, PlannedTable]:
     """Foresee again what was approved, and return it by table: what has come since is not to be applied.
 
-    Raises:
-        MirrorError: it is not what was approved; nothing has been written.
-
+    Raises `MirrorError`: it is not what was approved; nothing has been written.
     """
     planned, approval = _foresee_all(job, folders, gone)
     if approval != approved:

@@ -57,11 +57,8 @@ def carry_out(
     journal holds, *prepared* the batch as it was opened for this very plan, None to open it again; *clock* takes
     the seconds per step, and the table's size need be known roughly.
 
-    Raises:
-        OutcomeUnknownError: nobody can tell any more what became of it.
-        ForeignWriteError: somebody else wrote to the table.
-        MirrorError: Spark failed although every file is sound.
-
+    Raises `OutcomeUnknownError`: nobody can tell any more what became of it; `ForeignWriteError`: somebody else wrote
+    to the table; `MirrorError`: Spark failed although every file is sound.
     """
     attempt = Attempt(work=work, plan=plan, clock=clock, table_bytes=table_bytes)
     committer = _BatchCommitter(attempt, prepared)

@@ -48,15 +48,10 @@ _NOT_PLAIN = ("deletionVectors", "typeWidening", "typeWidening-preview")
 def evolve_table(attempt: Attempt, prepared: Prepared) -> tuple[Columns, bool]:
     """Create or widen the table as the batch needs it.
 
-    Returns:
-        the columns of the batch's rows, and whether they replace the table's.
+    Returns the columns of the batch's rows, and whether they replace the table's.
 
-    Raises:
-        ForeignWriteError: the table is not this mirror's.
-        TableBusyError: the table was reset since this runner began.
-        SchemaError: a value of the table itself does not fit a type that it would have to have.
-        TableNameError: a column's name cannot be carried.
-
+    Raises `SchemaError`: a value of the table itself does not fit a type that it would have to have; `TableNameError`:
+    a column's name cannot be carried; and as `refuse_table` does.
     """
     work, plan, growth = attempt.work, attempt.plan, prepared.growth
     if plan.before:

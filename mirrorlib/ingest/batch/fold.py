@@ -42,9 +42,7 @@ _BETTER, _COPIES = "_mirror_better", "_mirror_copies"
 def fold_rows(rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> pa.Table:
     """Fold rows that are in memory; without keys, or with inserts alone, every row is an `ADD`.
 
-    Returns:
-        the rows that are left, with their op; their order means nothing.
-
+    Returns the rows that are left, with their op; their order means nothing.
     """
     inserted = pc.equal(markers, INSERT)
     if not keys or pc.all(inserted).as_py() is not False:
@@ -205,9 +203,7 @@ def fold_partially(rows: DataFrame, keys: Sequence[str], columns: Columns) -> Da
 def _find_tail(rows: DataFrame, key: WindowSpec) -> tuple[DataFrame, Column, Column]:
     """Add the places that a key's ops depend on; -1, or `_NEVER`, where there is none.
 
-    Returns:
-        the rows, and what tells the updates and the inserts behind the last delete.
-
+    Returns the rows, and what tells the updates and the inserts behind the last delete.
     """
     from pyspark.sql import functions as f
 

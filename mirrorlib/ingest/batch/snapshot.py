@@ -192,9 +192,8 @@ def _count(
     Without a key, as many rows of the one have found a row of the other as the reverse; those that go and come
     again are among the deletes.
 
-    Returns:
-        the inserts, updates and deletes, whether a row that changes has a NULL in its key, and how many rows the
-        table has.
+    Returns the inserts, updates and deletes, whether a row that changes has a NULL in its key, and how many rows the
+    table has.
 
     Raises `SnapshotError`: a key is twice in the snapshot, or more rows are lost than may be; `ForeignWriteError`: a
     key is twice in the table, which no snapshot has put there.

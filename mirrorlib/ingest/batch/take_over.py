@@ -21,14 +21,10 @@ from mirrorlib.ingest.work import Attempt, Work
 def take_over(work: Work) -> bool:
     """See that the life before can commit nothing more, and write down how its last batch ended.
 
-    Returns:
-        whether the life has yet to begin; what the life before has appended is known for certain only now.
+    Returns whether the life has yet to begin; what the life before has appended is known for certain only now.
 
-    Raises:
-        JournalError: the table lacks a key column.
-        ForeignWriteError: the table is not this mirror's, or somebody else wrote to it.
-        OutcomeUnknownError: nobody can tell any more what became of the last batch.
-
+    Raises `JournalError`: the table lacks a key column; `ForeignWriteError`: it is not this mirror's, or somebody else
+    wrote to it; `OutcomeUnknownError`: nobody can tell any more what became of the last batch.
     """
     if not work.life.keeps or work.journal.newest(work.life) is not None:
         return False

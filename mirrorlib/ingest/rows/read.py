@@ -71,12 +71,9 @@ def read_landed(
     A file whose rows take more than *room* bytes of memory is not kept whole, nor is one with dates that
     only Spark can read.
 
-    Raises:
-        ChangeFileError: the file is empty, cut short, damaged, or changed while it was read.
-        FileChangedError: it was removed since it was listed.
-        MarkerError: a marker is unknown or NULL, or asks for keys that the table does not have.
-        SchemaError: a column cannot be mirrored, or a key column is missing.
-
+    Raises `ChangeFileError`: the file is empty, cut short, damaged, or changed while it was read; `FileChangedError`:
+    it was removed since it was listed; `MarkerError` and `SchemaError`: as `count_marks` does, or a marker is unknown
+    or NULL, or a column cannot be mirrored.
     """
     read = _read_parquet if source.policies.kind_of(file.name) == "parquet" else _read_text
     try:
