@@ -181,9 +181,7 @@ def _conflicts_with_kept(
         if open_store(job.target.place).list_folder(f"{name}/{LOG}") is not None
     ]
     return {
-        name: TableNameError(
-            error.reason, table=error.table, found=_STILL_THERE, next_step=_MAKE_WAY
-        )
+        name: error.but(found=_STILL_THERE, next_step=_MAKE_WAY)
         for name, error in find_conflicts([*shown, *kept]).items()
         if name in shown
     }
