@@ -5,10 +5,9 @@ Every later stage takes a `Work`; none keeps anything of its own between two bat
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -81,7 +80,7 @@ class Work:
         """Say whether a table's properties name a life of this mirror."""
         return properties.get(LIFE_PROPERTY) in {life.uuid for life in self.lives}
 
-    @contextlib.contextmanager
+    @contextmanager
     def step(self, name: str, clock: dict[str, float], **facts: int) -> Iterator[None]:
         """Tell the observer about a step, with such *facts* as an `Event` has, and add its seconds to *clock*."""
         event = Event(table=self.table, step=name, when="before", **facts)
