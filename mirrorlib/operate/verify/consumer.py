@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from itertools import islice
-from operator import and_
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.consumers import known_streams
@@ -20,6 +19,7 @@ from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import in_its_order
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.trouble import is_sparks, tell_trouble
+from mirrorlib.derived.frames import rows_of_keys
 from mirrorlib.errors import (
     FeedError,
     ForeignWriteError,
@@ -221,8 +221,7 @@ class _Look:
             raise self._refused(JournalError, msg)
         window = open_window(commits, since, version)
         changed = read_window(self.spark, self.source, window).select(*map(quote, keys)).distinct()
-        alike = (rows[quote(key)].eqNullSafe(changed[quote(key)]) for key in keys)
-        return rows.join(changed, reduce(and_, alike), "left_semi")
+        return rows_of_keys(rows, [(changed, keys)])
 
     def _began(self) -> tuple[Stream, int | None]:
         """Find the stream that wrote last, and behind which version its copy began; None for a snapshot, or a log."""
