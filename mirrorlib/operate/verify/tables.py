@@ -23,7 +23,7 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, new_attempt, now
 from mirrorlib.journal.plan_log import Values
 from mirrorlib.landing.plain import RESCUED
-from mirrorlib.names import TableName, as_names, matches, refuse_unmatched
+from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.verify.compare import Sides, as_found
 from mirrorlib.operate.verify.replay import Opened, list_batches, open_files, read_files
@@ -62,14 +62,14 @@ def verify_tables(
 
     Raises:
         JournalError: nothing has ever been applied to this target.
-        LandingZoneError: a pattern matches none of its tables, or it has none, or the sample is no share.
+        LandingZoneError: a pattern matches none of its tables, or the sample is no share.
 
     """
     check_sample(sample)
     place = Target.of(target, catalog=catalog, state=state)
     zone, store = open_store(landing_zone), open_store(place.state)
     applied = [*find_applied(store)]
-    refuse_unmatched([*as_names(tables), "*"], applied)
+    refuse_unmatched(tables, applied)
     names = [name for name in applied if matches(name, tables)]
 
     def verify(name: TableName, told: Verified) -> Verified:
