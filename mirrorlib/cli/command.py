@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from mirrorlib.cli.arguments import DEFAULTS, READERS, Arguments, Reader, words_of
 from mirrorlib.errors import MirrorError
+from mirrorlib.platform.show import show_progress
 from mirrorlib.tabular import Report
 
 _P = ParamSpec("_P")
@@ -77,6 +78,12 @@ def call(function: Callable[_P, _R], arguments: argparse.Namespace, **more: obje
     known = inspect.signature(function).parameters
     given = {name: value for name, value in vars(arguments).items() if name in known}
     return function(**{**given, **more})  # type: ignore[call-arg]  # as they were just looked up
+
+
+def call_shown(function: Callable[_P, _R], arguments: argparse.Namespace, **more: object) -> _R:
+    """Call it likewise, and show how far each table is."""
+    with show_progress(quiet=arguments.json) as observe:
+        return call(function, arguments, observe=observe, **more)
 
 
 def say_json(value: dict[str, Any], *, in_one_line: bool = False) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
-from mirrorlib.cli.command import say_error, say_json
+from mirrorlib.cli.command import call_shown, say_error, say_json
 from mirrorlib.cli.main import CLOSED, INTERRUPTED, OK, SIGNALLED, STOPPED, USAGE
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.delta.lock import has_lost_java
@@ -113,14 +113,15 @@ def run_command(
     arguments: argparse.Namespace,
     spark: SparkSession,
     stop: Stop,
-    one: Callable[[], _Report],
+    function: Callable[..., _Report],
     *,
     is_news: Callable[[_Report], bool],
+    **more: object,
 ) -> bool:
-    """Run once, or as `--watch` says, and print each report, one of many only when something happened.
+    """Call what the library has, with *more*, once, or as `--watch` says, and print each report that is news.
 
-    After *one* round that did not go well *spark* is asked whether it lives; *is_news* says whether people want to see
-    the report of one that did.
+    After a round that did not go well *spark* is asked whether it lives; *is_news* says whether people want to see
+    the report of one of many that did.
 
     Raises:
         MirrorError: the first round could not begin, or no other can.
@@ -128,6 +129,9 @@ def run_command(
 
     """
     watching = arguments.watch is not None
+
+    def one() -> _Report:
+        return call_shown(function, arguments, spark=spark, stop=stop.is_set, **more)
 
     def tell(outcome: _Report | MirrorError) -> None:
         if isinstance(outcome, MirrorError):

@@ -126,19 +126,14 @@ def read_ledger(
     return LedgerReport(target=places.shown, batches=tuple(found))
 
 
-def newest_batches(
-    journal: Journal, name: TableName, after: tuple[int, int] = (0, 0)
-) -> Iterator[Applied]:
+def newest_batches(journal: Journal, name: TableName, after: tuple[int, int]) -> Iterator[Applied]:
     """Read a table's batches that have ended *after* that life and batch, newest first, as they are asked for."""
-    later: tuple[Life, Plan, Done] | None = None
-    for life, plan, done in _ended(journal):
-        if later is not None:
-            yield _applied(name, *later, done.columns)
-        if (life.ordinal, plan.batch) <= after:
-            return
-        later = life, plan, done
-    if later is not None:
-        yield _applied(name, *later, ())
+    ended = _ended(journal)
+    one = next(ended, None)
+    while one is not None and (one[0].ordinal, one[1].batch) > after:
+        before = next(ended, None)
+        yield _applied(name, *one, before[2].columns if before else ())
+        one = before
 
 
 def _ended(journal: Journal) -> Iterator[tuple[Life, Plan, Done]]:

@@ -81,11 +81,7 @@ def optimize_tables(
     def optimize(name: str, address: str) -> Optimized:
         began = time.perf_counter()
         table = find_place(spark, address, state=state)
-        with (
-            table.hold(spark),
-            lend_session(spark) as session,
-            configured(session, {}, _FASTER),
-        ):
+        with table.hold(spark), lend_session(spark) as session, configured(session, {}, _FASTER):
             (told,) = session.sql(f"OPTIMIZE {table.ref.sql}").collect()
         replaced, written = told["metrics"]["numFilesRemoved"], told["metrics"]["numFilesAdded"]
         return Optimized(

@@ -149,11 +149,9 @@ class _ChangesReader(ds.DataSourceStreamReader):
             step = "Give each table's query a checkpoint of its own."
             raise LandingZoneError(msg, table=source.table, found=found, next_step=step)
         by_time, position = opened.listing.by_time, {**_before(opened), **start["read"]}
-        there = {
-            place: opened.listing.partitions.get(place, {}).get(position[place])
-            for place in start["ends"]
-        }
-        others = [p for p, file in there.items() if file and file.etag != start["ends"][p]]
+        there, ends = opened.listing.partitions, start["ends"].items()
+        last = [(there.get(place, {}).get(position[place]), etag) for place, etag in ends]
+        others = any(file and file.etag != etag for file, etag in last)
         files = tuple(
             (number, file)
             for number, file in _run(opened, position)

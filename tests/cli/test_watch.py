@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from little import child_environment
+from mirrorlib.cli import command as calling
 from mirrorlib.cli import main as cli
-from mirrorlib.cli.commands import apply
 from mirrorlib.cli.run import Stop, run_command, stop_on_signals
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.events import Event
@@ -52,7 +52,7 @@ def watched(one: Callable[[], ApplyReport], stop: Stop, *, as_json: bool = False
     """Watch without a pause; a Spark lives that is asked nothing else."""
     arguments = Namespace(watch=0.0, json=as_json)
     spark: Any = SimpleNamespace(conf={})
-    return run_command(arguments, spark, stop, one, is_news=lambda _: False)
+    return run_command(arguments, spark, stop, lambda **_: one(), is_news=lambda _: False)
 
 
 def test_off_the_main_thread_a_run_goes_on_without_signals(
@@ -190,7 +190,7 @@ def test_a_run_that_is_cut_short_does_not_look_like_one_that_is_done(
 
     command = ["apply", str(zone), target, "--max-files", "1"]
     with monkeypatch.context() as patch:
-        patch.setattr(apply, "show_progress", progress)
+        patch.setattr(calling, "show_progress", progress)
         assert code == cli.main(command)
         streams = capsys.readouterr()
         assert "orders is behind: 1 file waits for the next run." in streams.out

@@ -7,7 +7,7 @@ from typing import Any
 
 import mirrorlib
 from mirrorlib.cli.arguments import DEFAULTS, EVENTS, MEMORY, START_AT, TARGET, ZONE, rounds
-from mirrorlib.cli.command import Command, call, say
+from mirrorlib.cli.command import Command, call, call_shown, say
 from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import ParameterError
 from mirrorlib.ingest.options import Options
@@ -15,7 +15,6 @@ from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.journal.disk import Journal
 from mirrorlib.names import parse_name
 from mirrorlib.platform.parameters import read_options
-from mirrorlib.platform.show import show_progress
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report
@@ -40,13 +39,8 @@ def _apply(arguments: argparse.Namespace) -> bool:
         arguments.refuse("argument --approve: one plan is approved, so not with --watch")
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
-
-    def one() -> ApplyReport:
-        with show_progress(quiet=arguments.json) as observe:
-            more = {"observe": observe, "stop": stop.is_set, **arguments.options}
-            return call(mirrorlib.apply, arguments, spark=spark, **more)
-
-    return run_command(arguments, spark, stop, one, is_news=_is_news)
+    more = arguments.options
+    return run_command(arguments, spark, stop, mirrorlib.apply, is_news=_is_news, **more)
 
 
 def _check(arguments: argparse.Namespace, **more: object) -> None:
@@ -93,8 +87,7 @@ def _rebuild(arguments: argparse.Namespace) -> Report | bool:
         call(mirrorlib.undo_rebuild, arguments, spark=spark)
         line = f"{arguments.table} has the rows that it had before its rebuild."
         return say(arguments, {"table": arguments.table}, line)
-    with show_progress(quiet=arguments.json) as observe:
-        return call(mirrorlib.rebuild, arguments, spark=spark, observe=observe)
+    return call_shown(mirrorlib.rebuild, arguments, spark=spark)
 
 
 APPLY = Command(

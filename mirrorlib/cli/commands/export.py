@@ -13,7 +13,6 @@ from mirrorlib.cli.command import Command, call, say
 from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.platform.show import show_progress
 from mirrorlib.tabular import Report
 
 
@@ -25,15 +24,10 @@ def _export(arguments: argparse.Namespace) -> bool:
     spark = start_spark(arguments, place_of(arguments.to))
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels what is in flight
 
-    def one() -> ExportReport:
-        with show_progress(quiet=arguments.json) as observe:
-            more = {"keys": keys, "observe": observe, "stop": stop.is_set}
-            return call(mirrorlib.export, arguments, spark=spark, **more)
-
     def is_news(report: ExportReport) -> bool:
         return any(table.windows for table in report.tables)
 
-    return run_command(arguments, spark, stop, one, is_news=is_news)
+    return run_command(arguments, spark, stop, mirrorlib.export, is_news=is_news, keys=keys)
 
 
 def _keys(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]] | tuple[str, ...] | None:

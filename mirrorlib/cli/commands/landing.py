@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from mirrorlib.cli.arguments import JSON, PLACE, refuse
-from mirrorlib.cli.command import Command, call
+from mirrorlib.cli.command import Command, call_shown
 from mirrorlib.errors import LandingZoneError, MirrorError
 from mirrorlib.landing.publish.published import Published
-from mirrorlib.platform.show import show_progress
 from mirrorlib.tabular import Report
 
 _AGAIN = "Then publish all the files again, in the same order: those that are there are not published twice."
@@ -115,8 +114,7 @@ def _marker(text: str) -> int | str:
 def _check(arguments: argparse.Namespace) -> Report:
     from mirrorlib.landing.check.zone import check_zone
 
-    with show_progress(quiet=arguments.json) as observe:
-        return call(check_zone, arguments, observe=observe)
+    return call_shown(check_zone, arguments)
 
 
 PUBLISH = Command(

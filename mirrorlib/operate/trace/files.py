@@ -19,17 +19,15 @@ from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.feed.changes import Change, Changes
 from mirrorlib.ingest.files.continued_life import newest_entry
 from mirrorlib.ingest.files.history import History
-from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
-from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, Life, Plan, PlannedFile
 from mirrorlib.journal.registry import FOLDER, Registry
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, sequence_number
 from mirrorlib.operate.status import status_of
-from mirrorlib.operate.verify.replay import list_places, open_planned
+from mirrorlib.operate.verify.replay import Opened, list_places, open_planned
 from mirrorlib.store import Store, contents, open_store
 from mirrorlib.tabular import Report, shown_moment
 
@@ -133,11 +131,10 @@ class Past:
             return []
         return [(plan, one) for one in plan.files][-1 if plan.policies.snapshots else 0 :]
 
-    def open(self, plan: Plan, planned: PlannedFile) -> tuple[Source, Landed]:
+    def open(self, plan: Plan, planned: PlannedFile) -> Opened:
         """Open a planned file where it lies now; raises as `open_planned` does."""
         zone, name = self.zone, self.name
-        source = Source(zone=zone, table=name.shown, folder=name.folder, policies=plan.policies)
-        return source, open_planned(source, planned, list_places(zone, name))
+        return open_planned(zone, name, plan, planned, list_places(zone, name))
 
     def deliveries(self, version: int, table_id: str | None) -> Iterator[Step]:
         """Tell by which window of each of its streams a consumer was given a version of a Delta table."""

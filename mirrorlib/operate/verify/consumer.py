@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from itertools import islice
-from operator import and_
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.consumers import known_streams
@@ -20,6 +19,7 @@ from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import in_its_order
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.trouble import is_sparks, tell_trouble
+from mirrorlib.derived.frames import rows_of_keys
 from mirrorlib.errors import (
     FeedError,
     ForeignWriteError,
@@ -70,16 +70,8 @@ def verify_consumer(
     compare, or that a table has no longer, are left out. Reading a database takes no lock that writers wait for, but
     for SQLite.
 
-    Args:
-        spark: any Spark with Delta.
-        target: as for `export`.
-        consumer: its name.
-        tables: names or globs; empty is all that it receives.
-        to: the receiver's address, where it has a password: those are kept nowhere.
-        sample: the share of the keys to look at; all is read all the same.
-        show_values: let differences tell all values, not only those of keys.
-        catalog: as for `export`.
-        state: as for `export`.
+    *tables* are names or globs, and empty is all that it receives. *to* is the receiver's address, where it has a
+    password: those are kept nowhere. *sample* and *show_values* are as for `verify`, the rest as for `export`.
 
     Raises:
         JournalError: there is no such consumer, or it does not receive the tables.
@@ -229,8 +221,7 @@ class _Look:
             raise self._refused(JournalError, msg)
         window = open_window(commits, since, version)
         changed = read_window(self.spark, self.source, window).select(*map(quote, keys)).distinct()
-        alike = (rows[quote(key)].eqNullSafe(changed[quote(key)]) for key in keys)
-        return rows.join(changed, reduce(and_, alike), "left_semi")
+        return rows_of_keys(rows, [(changed, keys)])
 
     def _began(self) -> tuple[Stream, int | None]:
         """Find the stream that wrote last, and behind which version its copy began; None for a snapshot, or a log."""

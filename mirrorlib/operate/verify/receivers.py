@@ -21,6 +21,7 @@ from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.delta.table import find_target, open_log, refer
 from mirrorlib.errors import FileChangedError, LandingZoneError
+from mirrorlib.events import pick
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.batch.spark_reader import Stage
@@ -145,9 +146,8 @@ def _read_manifest(stage: Stage, stream: Stream, address: str) -> Received:
         )
 
     return Received(
-        stream=last.stream,
+        **pick(last, "stream", "keys"),
         version=last.until,
-        keys=last.keys,
         rows=rows,
         window=last.number,
         begins=first.until if first.kind == "snapshot" else first.after,
@@ -208,13 +208,7 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
         keys = [find_name(names, key) or key for key in batch.keys]
         return as_found(wanted_rows(begun, rest, keys, names))
 
-    return Received(
-        stream=batch.stream,
-        version=batch.until,
-        table_id=batch.table_id,
-        keys=batch.keys,
-        rows=rows,
-    )
+    return Received(**pick(batch, "stream", "table_id", "keys"), version=batch.until, rows=rows)
 
 
 def _open_numbered(source: Source, places: Iterable[str], number: int) -> Opened:

@@ -24,7 +24,7 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.read import Landed, read_landed
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Entry, PlannedFile
+from mirrorlib.journal.entries import Entry, Plan, PlannedFile
 from mirrorlib.landing.columns import INSERT
 from mirrorlib.names import TableName
 from mirrorlib.operate.verify.compare import all_set, unite
@@ -67,12 +67,9 @@ def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[O
         FileChangedError: one is gone, or is not what was applied.
 
     """
-    places, opened = [*list_places(zone, name)], list[Opened]()
-    for entry in entries:
-        policies = entry.plan.policies
-        source = Source(zone=zone, table=name.shown, folder=name.folder, policies=policies)
-        opened += [(source, open_planned(source, one, places)) for one in entry.plan.files]
-    return opened
+    places = [*list_places(zone, name)]
+    planned = [(entry.plan, file) for entry in entries for file in entry.plan.files]
+    return [open_planned(zone, name, plan, file, places) for plan, file in planned]
 
 
 def list_places(zone: Store, name: TableName) -> Iterator[str]:
@@ -84,18 +81,21 @@ def list_places(zone: Store, name: TableName) -> Iterator[str]:
         yield from (f"{name.folder}/{place}{day}" for day in days)
 
 
-def open_planned(source: Source, planned: PlannedFile, places: Iterable[str]) -> Landed:
-    """Open a file that was planned, in the first place that has it; `FileChangedError` where none has."""
+def open_planned(
+    zone: Store, name: TableName, plan: Plan, planned: PlannedFile, places: Iterable[str]
+) -> Opened:
+    """Open a file of a plan in the first place that has it; `FileChangedError` where none has."""
+    source = Source(zone=zone, table=name.shown, folder=name.folder, policies=plan.policies)
     msg = "the change file is gone"
     for place in places:
-        if (one := source.zone.stat(f"{place}/{planned.name}")) is None:
+        if (one := zone.stat(f"{place}/{planned.name}")) is None:
             continue
         msg = "the change file is not what was applied"
         landed = read_landed(source, replace(one, below=planned.name), decode=False)
         # Earlier versions kept no fingerprint of what a file holds.
         same_file = not planned.fingerprint and one.etag == planned.etag
         if same_file or landed.fingerprint == planned.fingerprint:
-            return landed
+            return source, landed
     step = "Bring it back, or verify only what comes from now on: --mark"
     raise FileChangedError(msg, table=source.table, file=planned.name, next_step=step)
 

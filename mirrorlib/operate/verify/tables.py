@@ -23,7 +23,7 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, new_attempt, now
 from mirrorlib.journal.plan_log import Values
 from mirrorlib.landing.plain import RESCUED
-from mirrorlib.names import TableName, as_names, matches, refuse_unmatched
+from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.verify.compare import Sides, as_found
 from mirrorlib.operate.verify.replay import Opened, list_batches, open_files, read_files
@@ -55,27 +55,21 @@ def verify_tables(
     equal last takes their place, as long as Delta can read it. Of columns that no file can hold nothing is said, nor
     of `_rescued_data`, which names files by where they lay.
 
-    Args:
-        spark: any Spark with Delta.
-        landing_zone: as for `apply`.
-        target: as for `apply`.
-        tables: names or globs; empty is all of them.
-        sample: the share of keys to look at; all of the files and tables is read all the same.
-        show_values: let differences tell all values, not only those of keys.
-        mark: where files are gone, take the table for right as it is, and verify what comes from now on.
-        catalog: as for `apply`.
-        state: as for `apply`.
+    *tables* are names or globs, and empty is all of them. *sample* is the share of the keys to look at; all of the
+    files and tables is read all the same. *show_values* lets differences tell all values, not only those of keys. With
+    *mark*, where files are gone, the table is taken for right as it is, and what comes from now on is verified. The
+    rest means the same as for `apply`.
 
     Raises:
         JournalError: nothing has ever been applied to this target.
-        LandingZoneError: a pattern matches none of its tables, or it has none, or the sample is no share.
+        LandingZoneError: a pattern matches none of its tables, or the sample is no share.
 
     """
     check_sample(sample)
     place = Target.of(target, catalog=catalog, state=state)
     zone, store = open_store(landing_zone), open_store(place.state)
     applied = [*find_applied(store)]
-    refuse_unmatched([*as_names(tables), "*"], applied)
+    refuse_unmatched(tables, applied)
     names = [name for name in applied if matches(name, tables)]
 
     def verify(name: TableName, told: Verified) -> Verified:
