@@ -67,10 +67,16 @@ def where_is(
 ) -> WhereReport:
     """Say what became of a change file, or what has changed a key and which rows of which files did.
 
-    *table* is called "dbo/orders"; *file* is its number, its name, or a path that ends with it; *key* has a value for
-    each key column, of which text is read as the column's type, and takes *spark*, any with Delta. A key's changes are
-    told behind the version or moment *after*, as `read_feed` takes it, with its rows before and after each where
-    *show_values* says so. The rest means the same as for `status`.
+    Args:
+        target: as for `status`.
+        table: "dbo/orders".
+        file: its number, its name, or a path that ends with it.
+        key: a value for each key column; text is read as the column's type.
+        spark: any Spark with Delta, for keys.
+        after: the version or moment, as for `read_feed`, behind which to begin to tell a key's changes.
+        show_values: tell the key's rows before and after each change.
+        catalog: as for `status`.
+        state: as for `status`.
 
     Raises:
         JournalError: the target has no such table, or nobody knows the file.
