@@ -44,18 +44,18 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
             journal.write_gone(lives[-1])
         if job.options.on_gone == "keep":
             return f"{GONE} The Delta table is kept as it is."
-        known = find_journals(job.state).items()
-        within = (one for one, its in known if str(one).startswith(f"{name}/") and its.lives())
-        inner = next(within, None)
-        if inner is not None and job.target.catalog is None:
-            msg = "the table cannot be dropped: another one lies inside its folder"
-            step = "Move or remove it by hand, or leave out --on-gone drop."
-            raise MirrorError(msg, table=str(name), found=str(inner), next_step=step)
         with lend_session(job.spark) as spark:
             ref = refer(job.target, name)
             found = find_table(spark, ref)
             if found is None:
                 return _DROPPED
+            known = find_journals(job.state) if ref.path is not None else ()
+            within = (one for one in known if str(one).startswith(f"{name}/"))
+            inner = next((one for one in within if find_table(spark, refer(job.target, one))), None)
+            if inner is not None:
+                msg = "the table cannot be dropped: another one lies inside its folder"
+                step = "Move or remove it by hand, or leave out --on-gone drop."
+                raise MirrorError(msg, table=str(name), found=str(inner), next_step=step)
             refuse_others_table(str(name), lives, found, allow_forgetting=True)
             if not write:
                 return f"{GONE} The Delta table will be dropped, as --on-gone asks."

@@ -157,12 +157,11 @@ class History:
         """Return the file that the last run has left because it may have been an upload under way."""
         said = self.journal.read_status().get("watched")
         try:
-            watched = Watched(**said) if said else None
-            if watched is not None:
-                datetime.fromisoformat(watched.seen_at)
+            watched = Watched(**said)
+            aware = datetime.fromisoformat(watched.seen_at).tzinfo is not None
         except (TypeError, ValueError):
             return None  # nothing rests on it: the file is watched from now on
-        return watched
+        return watched if aware else None
 
     def compact(self) -> None:
         """Write a checkpoint when it is time for one; whoever writes it writes the same."""

@@ -92,9 +92,7 @@ def open_planned(
             continue
         msg = "the change file is not what was applied"
         landed = read_landed(source, replace(one, below=planned.name), decode=False)
-        # Earlier versions kept no fingerprint of what a file holds.
-        same_file = not planned.fingerprint and one.etag == planned.etag
-        if same_file or landed.fingerprint == planned.fingerprint:
+        if landed.fingerprint == planned.fingerprint:
             return source, landed
     step = "Bring it back, or verify only what comes from now on: --mark"
     raise FileChangedError(msg, table=source.table, file=planned.name, next_step=step)
