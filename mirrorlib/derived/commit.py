@@ -63,7 +63,7 @@ def _tell(job: DeriveJob, report: DeriveReport, computed: Computed) -> None:
         "derive",
         "%(table)s: %(kind)s, version %(version)d",
         table=job.name,
-        address=job.place.address,
+        address=job.place.ref.address,
         kind=report.how,
         **pick(report, "version", "seconds"),
         rows=pick(report, "added", "removed"),
@@ -237,7 +237,7 @@ def _report(
         sources.append(
             SourceReport(
                 table=source.place.shown,
-                address=source.place.address,
+                address=source.place.ref.address,
                 after=after,
                 until=until,
                 changed=changed,

@@ -109,7 +109,7 @@ def derive_table(
 
 def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
     """Carry out the round that an earlier run has planned, if there is one, and the next, if something may be new."""
-    streams = begun_streams(job.sources, job.place.address)
+    streams = begun_streams(job.sources, job.place.ref.address)
     target = open_target(job)
     planned = pending_round(job.sources, streams)
     report: DeriveReport | None = None

@@ -80,10 +80,10 @@ def open_sources(
     if not named:
         msg = "a derived table is made of at least one table"
         raise LandingZoneError(msg, next_step="Name its sources.")
-    seen, opened = {target.address: "the derived table itself"}, []
+    seen, opened = {target.ref.address: "the derived table itself"}, []
     for key, table in named:
         place = find_place_with_state(spark, table, state)
-        if place.address in seen:
+        if place.ref.address in seen:
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
         kept = f"{place.root.state} {place.ref.name}"
@@ -93,8 +93,8 @@ def open_sources(
             raise LandingZoneError(
                 msg, table=place.shown, found=str(place.ref.name), next_step=step
             )
-        seen |= {place.address: place.shown, kept: place.shown}
-        found = find_feed_table(spark, place.address, shown=place.shown)
+        seen |= {place.ref.address: place.shown, kept: place.shown}
+        found = find_feed_table(spark, place.ref.address, shown=place.shown)
         registry = Registry(open_store(place.root.state), f"{CONSUMER}{name}", place.ref.name)
         opened.append(SourceTable(name=key, place=place, table=found, registry=registry))
     return tuple(opened)
