@@ -24,6 +24,7 @@ from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
 from mirrorlib.delta.columns import is_same, sized_column
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
+from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
 from mirrorlib.delta.table import Found, check_made, find_target, open_log
 from mirrorlib.derived.place import TablePlace
@@ -73,7 +74,8 @@ class DeriveJob:
 class DerivedTarget:
     """The table at this moment."""
 
-    last: LastCommit  # what its log tells of our rounds
+    log: TableLog
+    last: LastCommit  # what it tells of our rounds
     found: Found | None = None
     schema: StructType | None = None
     # What the last round's commit says; None where the table holds no round of ours.
@@ -83,23 +85,26 @@ class DerivedTarget:
 
 def open_target(job: DeriveJob) -> DerivedTarget:
     """Open the table as it is now."""
-    if (there := find_target(job.session, job.place.ref)) is None:
-        return DerivedTarget(last=LastCommit(newest=-1))
+    session, ref = job.session, job.place.ref
+    if (there := find_target(session, ref)) is None:
+        return DerivedTarget(log=open_log(session, ref, None), last=LastCommit(newest=-1))
     found, schema = there
     owner = found.properties.get(OWNER)
     if owner != job.name:
         msg = "the target is a table that is not this derived table"
         step = "Choose another target, or remove the table."
         raise ForeignWriteError(msg, table=job.place.shown, found=owner, next_step=step)
-    resume_feed(job.session, job.place.ref, found)
-    last = read_last_commit(open_log(job.session, job.place.ref, found.location))
+    resume_feed(session, ref, found)
+    log = open_log(session, ref, found.location)
+    last = read_last_commit(log)
     foreign = last.foreign
     if foreign is not None and not job.rebuild:
         msg = "somebody else has written to the derived table"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=foreign.told, next_step=step)
     held = last.facts if (last.facts or {}).get("derived") == job.name else None
-    return DerivedTarget(found=found, schema=schema, last=last, held=held, pure=foreign is None)
+    pure = foreign is None
+    return DerivedTarget(log=log, last=last, found=found, schema=schema, held=held, pure=pure)
 
 
 def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
