@@ -9,7 +9,6 @@ that stay come again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -32,11 +31,13 @@ from mirrorlib.derived.sources import Round, SourceTable
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.events import Event, Observer, When
 from mirrorlib.feed.net import FEED_COLUMNS
-from mirrorlib.identifiers import fold_name, folds_of
+from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.leases import Lease
 from mirrorlib.keys.tags import untag
 from mirrorlib.keys.value import Keys
+from mirrorlib.names import named_twice
+from mirrorlib.nested import is_free_of
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from mirrorlib.derived.frames import Transform
 
 OWNER = "mirrorlib.derived"  # the name of the derived table that a table is
-_VOID = re.compile(r"(^|[:<,])void\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,20 +117,18 @@ def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
 
 def check_columns(place: TablePlace, rows: DataFrame) -> None:
     """Refuse a result that no table with a feed can hold."""
-    seen: set[str] = set()
+    again = named_twice(rows.columns)
     for field in rows.schema.fields:
-        folds = folds_of(field.name)
         msg = ""
-        if folds & seen:
+        if field.name == again:
             msg = "two columns of the result have the same name"
         elif fold_name(field.name) in FEED_COLUMNS or field.name in {OP, NET, NEW}:
             msg = "the column's name is reserved"
-        elif _VOID.search(field.dataType.simpleString()):
+        elif not is_free_of(field.dataType, {"void"}):
             msg = "the column has no type"
         if msg:
             step = "Rename or cast it in the transformation."
             raise SchemaError(msg, table=place.shown, column=field.name, next_step=step)
-        seen |= folds
 
 
 def added_columns(target: DerivedTarget, rows: DataFrame) -> tuple[str, ...] | None:
