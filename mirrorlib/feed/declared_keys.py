@@ -21,7 +21,7 @@ from mirrorlib.feed.owners import is_owners, keeps_columns
 from mirrorlib.feed.read import read_rows
 from mirrorlib.identifiers import fold_name, quote, sql_text
 from mirrorlib.journal.disk import Journal, find_journals
-from mirrorlib.keys.tags import stale, tag_columns
+from mirrorlib.keys.tags import STALE, tag_columns
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import find_key, parse_name
 from mirrorlib.store import PathOrUrl, open_store
@@ -71,7 +71,7 @@ def declare_stored(rows: DataFrame, commits: Commits, version: int) -> DataFrame
     if keys is None:
         return rows
     if missing_columns(keys, rows.columns) or not keeps_columns(commits, version, keys.columns):
-        return stale(rows)
+        return rows.alias(STALE)
     keys = spell_keys_as(keys, rows.columns)
     owned = keys.unique or VIEW_PROPERTY in properties
     if owned and not is_owners(commits, version):
