@@ -180,30 +180,22 @@ def _next_mark(
     return last.next_mark(app_id, planned.streams[0], planned.number, facts, claim)
 
 
-def void_round(job: DeriveJob, planned: Round) -> DerivedTarget:
-    """End a round by a commit without rows that has its mark: who is still at it can carry it out no more.
+def close_round(job: DeriveJob, planned: Round) -> DerivedTarget:
+    """End a round that an earlier run has left, unless its commit is there, by one without rows that has its mark.
 
-    Where he just has, that is its end. Returns the table as it is then.
+    Who is still at it can carry it out no more. How it has ended is written down, and the keys that hold then, whose
+    runner may have died before it did. Returns the table as it is then.
     """
-    target = open_target(job)
+    target, stream = open_target(job), planned.streams[0].uuid
     last, foreign = target.last, target.last.foreign
-    if target.found is not None and last.window_of(planned.streams[0].uuid) < planned.number:
+    if target.found is not None and last.window_of(stream) < planned.number:
         # It holds what it did; what others wrote since then stays seen.
         on = last.version if foreign is None else min(last.version, foreign.version - 1)
-        facts = {**(last.facts or {}), "outcome": _VOID, ON: on}
-        mark_nothing(job.session, job.place.ref, _next_mark(job, planned, target, facts))
+        void = {**(last.facts or {}), "outcome": _VOID, ON: on}
+        mark_nothing(job.session, job.place.ref, _next_mark(job, planned, target, void))
         target = open_target(job)
-    return settle_round(job, planned, target)
-
-
-def settle_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DerivedTarget:
-    """Write down how a round has ended, and the keys that hold then, whose runner may have died before it did.
-
-    Returns the table as it is then.
-    """
-    last = target.last
-    facts, there = last.facts or {}, last.window_of(planned.streams[0].uuid) >= planned.number
-    if target.found is not None and last.facts is not None:
+    facts, there = target.last.facts or {}, target.last.window_of(stream) >= planned.number
+    if target.found is not None and target.last.facts is not None:
         keys = stored_keys({KEYS_PROPERTY: facts.get(_KEYS) or ""}) or Keys()
         keep_keys(job.session, job.place.ref.sql, target.found.properties, keys)
     ended: Outcome = "delivered" if there and facts.get("outcome") != _VOID else _VOID
