@@ -101,7 +101,7 @@ def parse_plan(text: str) -> Node:
         raise UnreadablePlanError(msg)
     first, *lines = text.rstrip("\n").split("\n")
     root = _node(first)
-    path, drawn = [(root, 0)], list[str]()
+    path, drawn = [(root, 0)], [""]
     for line in lines:
         found = _BRANCH.fullmatch(line)
         if found is None:  # a line break inside a name or a literal
@@ -121,15 +121,13 @@ def parse_plan(text: str) -> Node:
 
 
 def _branches(root: Node) -> Iterator[str]:
-    """Give what Spark draws before each operator but the root: queries in an operator come first, a step further in."""
+    """Give what Spark draws before each operator, the root first: queries in one come first, a step further in."""
     waiting = [(root, "", "")]  # with what is drawn before it, and what before all that is below it
     while waiting:
         node, branch, before = waiting.pop()
-        if branch:
-            yield branch
+        yield branch
         inner = before + (":  " if node.children else "   ")
-        below = [*_drawn(node.subplans, inner), *_drawn(node.children, before)]
-        waiting += reversed(below)
+        waiting += [*_drawn(node.subplans, inner), *_drawn(node.children, before)][::-1]
 
 
 def _drawn(nodes: Sequence[Node], before: str) -> Iterator[tuple[Node, str, str]]:
