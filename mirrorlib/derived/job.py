@@ -3,8 +3,7 @@
 In: nothing. Out: `DeriveJob`; `DerivedTarget`, which says whether the table is as the last round has left it; one
 commit that carries a round. Promise: the commit is there once, as a whole, or not at all; rows that stay the same are
 not written, so that the table's own feed tells what is different and nothing else; by a primary key that occurs once,
-as inserts, updates and deletes. Without one, rows are a multiset: where equal ones become fewer, all go and those
-that stay come again.
+as inserts, updates and deletes, else as `commit.difference` says.
 """
 
 from __future__ import annotations

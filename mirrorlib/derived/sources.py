@@ -2,8 +2,7 @@
 
 In: tables as a caller names them. Out: `SourceTable` values, and a `Round`: one window a source, all of one number.
 Each source has the derived table for a consumer, `derive:NAME`, so that everyone who asks for readers of its
-history sees it. Promise: windows are put there before anything is computed, so that a crash repeats them; a round
-has ended when each of its windows has.
+history sees it. A round has ended when each of its windows has.
 """
 
 from __future__ import annotations
