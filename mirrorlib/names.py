@@ -12,7 +12,6 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from urllib.parse import quote as percent_encode
 from urllib.parse import unquote as percent_decode
 
 from mirrorlib.errors import LandingZoneError, TableNameError, printable
@@ -25,6 +24,7 @@ LONGEST_PART = 255  # bytes: what every file system takes as one name
 LONGEST_SEGMENT = 240  # bytes: a name in the state folder gets endings of its own
 LARGEST_NUMBER = 10**20 - 1
 
+_ODD = re.compile(r"[^\w.-]")
 _SEQUENTIAL = re.compile(r"(?:.*/)?([0-9]{20})\.[A-Za-z0-9]+", re.DOTALL)
 
 
@@ -60,7 +60,7 @@ class TableName:
         character is `~` and two hex digits for each of its bytes (percent-encoding, without the `%`
         that URLs would decode once too often).
         """
-        return "".join(_encoded(character) for character in str(self))
+        return _ODD.sub(_encoded, str(self))
 
     @classmethod
     def from_segment(cls, segment: str) -> TableName:
@@ -68,12 +68,8 @@ class TableName:
         return parse_name(percent_decode(segment.replace("~", "%"), errors="surrogateescape"))
 
 
-def _encoded(character: str) -> str:
-    if character.isalnum() or character in "-_.":
-        return character
-    if character == "~":  # the one character that percent-encoding leaves alone and we cannot
-        return "~7E"
-    return percent_encode(character, safe="", errors="surrogateescape").replace("%", "~")
+def _encoded(odd: re.Match[str]) -> str:
+    return "".join(f"~{byte:02X}" for byte in odd[0].encode(errors="surrogateescape"))
 
 
 def parse_name(text: str) -> TableName:

@@ -16,10 +16,10 @@ from mirrorlib.delivery.report import ConsumersReport, ConsumerStatus, Health
 from mirrorlib.delta.address import find_feed_table, find_table_at
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import LOG_RETENTION
+from mirrorlib.delta.table import refer
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.events import pick
-from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.proof import may_leave_log
 from mirrorlib.feed.window import begin_stream, open_window
 from mirrorlib.journal.leases import hold_stream, holder_of
@@ -205,7 +205,7 @@ def _compare(
 
 
 def _commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits:
-    address = table_address(place, parse_name(table))
+    address = refer(place, parse_name(table)).address
     if place.catalog is None:
         return find_table_at(address, shown=table).commits
     if spark is None:

@@ -38,6 +38,11 @@ class TableRef:
     sql: str
     path: str | None
 
+    @property
+    def address(self) -> str:
+        """Return what `read_feed` and `read_table` know the table by."""
+        return self.sql if self.path is None else self.path
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found(Described):

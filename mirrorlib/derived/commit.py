@@ -19,9 +19,8 @@ from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
-from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.sessions import WRITES_DATES, configured
-from mirrorlib.delta.table import Found, open_log
+from mirrorlib.delta.table import Found
 from mirrorlib.derived.compute import MOVES, Computed, compute
 from mirrorlib.derived.job import (
     DerivedTarget,
@@ -63,7 +62,7 @@ def _tell(job: DeriveJob, report: DeriveReport, computed: Computed) -> None:
         "derive",
         "%(table)s: %(kind)s, version %(version)d",
         table=job.name,
-        address=job.place.address,
+        address=job.place.ref.address,
         kind=report.how,
         **pick(report, "version", "seconds"),
         rows=pick(report, "added", "removed"),
@@ -100,7 +99,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         self.differ = table.properties.get(KEYS_PROPERTY) != keys_property(keys).get(KEYS_PROPERTY)
         if self.differ:  # until the commit it would not be true
             keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
-        self.ready = _open_log(self.job, before).newest(self.ready) or 0
+        self.ready = before.log.newest(self.ready) or 0
         # Rows are written by the session that computes them; where it cannot be configured, as Spark does.
         with configured(job.spark, {}, WRITES_DATES):
             self.written = self._write(before, table)
@@ -138,14 +137,12 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         return _next_mark(job, planned, before, facts)
 
     def is_overtaken(self, before: DerivedTarget, failure: Exception) -> bool:
-        return not isinstance(failure, MirrorError) and was_overtaken(
-            _open_log(self.job, before), self.ready
-        )
+        return not isinstance(failure, MirrorError) and was_overtaken(before.log, self.ready)
 
     def prove(self, before: DerivedTarget) -> DeriveReport:
         job, planned = self.job, self.planned
         last = prove_window(
-            _open_log(job, before),
+            before.log,
             planned.streams[0].uuid,
             planned.number,
             before.last,
@@ -173,45 +170,32 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         )
 
 
-def _open_log(job: DeriveJob, target: DerivedTarget) -> TableLog:
-    location = None if target.found is None else target.found.location
-    return open_log(job.session, job.place.ref, location)
-
-
 def _next_mark(
     job: DeriveJob, planned: Round, target: DerivedTarget, facts: Mapping[str, Any]
 ) -> Mark:
     """Say in a commit which round it is; the number grows from one beginning to the next."""
     app_id, last = f"mirrorlib:derive:{job.name}", target.last
-    log, state = _open_log(job, target), open_store(job.place.root.state)
-    claim = claim_table(job.session, job.place.ref, log, state, last.newest, app_id)
+    state = open_store(job.place.root.state)
+    claim = claim_table(job.session, job.place.ref, target.log, state, last.newest, app_id)
     return last.next_mark(app_id, planned.streams[0], planned.number, facts, claim)
 
 
-def void_round(job: DeriveJob, planned: Round) -> DerivedTarget:
-    """End a round by a commit without rows that has its mark: who is still at it can carry it out no more.
+def close_round(job: DeriveJob, planned: Round) -> DerivedTarget:
+    """End a round that an earlier run has left, unless its commit is there, by one without rows that has its mark.
 
-    Where he just has, that is its end. Returns the table as it is then.
+    Who is still at it can carry it out no more. How it has ended is written down, and the keys that hold then, whose
+    runner may have died before it did. Returns the table as it is then.
     """
-    target = open_target(job)
+    target, stream = open_target(job), planned.streams[0].uuid
     last, foreign = target.last, target.last.foreign
-    if target.found is not None and last.window_of(planned.streams[0].uuid) < planned.number:
+    if target.found is not None and last.window_of(stream) < planned.number:
         # It holds what it did; what others wrote since then stays seen.
         on = last.version if foreign is None else min(last.version, foreign.version - 1)
-        facts = {**(last.facts or {}), "outcome": _VOID, ON: on}
-        mark_nothing(job.session, job.place.ref, _next_mark(job, planned, target, facts))
+        void = {**(last.facts or {}), "outcome": _VOID, ON: on}
+        mark_nothing(job.session, job.place.ref, _next_mark(job, planned, target, void))
         target = open_target(job)
-    return settle_round(job, planned, target)
-
-
-def settle_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DerivedTarget:
-    """Write down how a round has ended, and the keys that hold then, whose runner may have died before it did.
-
-    Returns the table as it is then.
-    """
-    last = target.last
-    facts, there = last.facts or {}, last.window_of(planned.streams[0].uuid) >= planned.number
-    if target.found is not None and last.facts is not None:
+    facts, there = target.last.facts or {}, target.last.window_of(stream) >= planned.number
+    if target.found is not None and target.last.facts is not None:
         keys = stored_keys({KEYS_PROPERTY: facts.get(_KEYS) or ""}) or Keys()
         keep_keys(job.session, job.place.ref.sql, target.found.properties, keys)
     ended: Outcome = "delivered" if there and facts.get("outcome") != _VOID else _VOID
@@ -237,7 +221,7 @@ def _report(
         sources.append(
             SourceReport(
                 table=source.place.shown,
-                address=source.place.address,
+                address=source.place.ref.address,
                 after=after,
                 until=until,
                 changed=changed,

@@ -150,7 +150,7 @@ def _there(job: DeriveJob, target: DerivedTarget, full: Computed) -> DataFrame:
     """Return the table's rows; NULL for columns that it lacks."""
     from pyspark.sql import functions as f
 
-    table = find_feed_table(job.spark, job.place.address, shown=job.place.shown)
+    table = find_feed_table(job.spark, job.place.ref.address, shown=job.place.shown)
     rows, kinds = read_rows(job.spark, table, target.last.newest), full.result.schema
     lacks = {name: f.lit(None).cast(kinds[name].dataType) for name in full.added or ()}
     rows = rows.withColumns(lacks) if lacks else rows

@@ -6,7 +6,6 @@ called on whole sources, to see what it does, and on parts of them, to do it.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,12 +23,13 @@ from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.streams import WindowPlan
 from mirrorlib.keys.tags import MARKER, read_tags
+from mirrorlib.nested import is_free_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Transform = Callable[..., "DataFrame"]
-_FLOAT = re.compile(r"\b(?:float|double)\b")
+_FLOATS = frozenset({"double", "float"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,8 @@ def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[Data
     from pyspark.sql import functions as f
 
     rows = read_window(spark, one.source.table, window)
-    if floats := [name for name, kind in rows.dtypes if _FLOAT.search(kind)]:
+    fields = rows.schema.fields
+    if floats := [one.name for one in fields if not is_free_of(one.dataType, _FLOATS)]:
         # 0.0 and -0.0 are two values: Spark compares them as one, but a transformation may tell them apart.
         texts = [f.col(quote(name)).cast("string") for name in floats]
         rows = rows.withColumn(Helpers(rows.columns).sign, f.array(*texts))

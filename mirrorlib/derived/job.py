@@ -3,13 +3,11 @@
 In: nothing. Out: `DeriveJob`; `DerivedTarget`, which says whether the table is as the last round has left it; one
 commit that carries a round. Promise: the commit is there once, as a whole, or not at all; rows that stay the same are
 not written, so that the table's own feed tells what is different and nothing else; by a primary key that occurs once,
-as inserts, updates and deletes. Without one, rows are a multiset: where equal ones become fewer, all go and those
-that stay come again.
+as inserts, updates and deletes, else as `commit.difference` says.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,7 @@ from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
 from mirrorlib.delta.columns import is_same, sized_column
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
+from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
 from mirrorlib.delta.table import Found, check_made, find_target, open_log
 from mirrorlib.derived.place import TablePlace
@@ -31,11 +30,13 @@ from mirrorlib.derived.sources import Round, SourceTable
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.events import Event, Observer, When
 from mirrorlib.feed.net import FEED_COLUMNS
-from mirrorlib.identifiers import fold_name, folds_of
+from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.leases import Lease
 from mirrorlib.keys.tags import untag
 from mirrorlib.keys.value import Keys
+from mirrorlib.names import named_twice
+from mirrorlib.nested import is_free_of
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from mirrorlib.derived.frames import Transform
 
 OWNER = "mirrorlib.derived"  # the name of the derived table that a table is
-_VOID = re.compile(r"(^|[:<,])void\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,8 @@ class DeriveJob:
 class DerivedTarget:
     """The table at this moment."""
 
-    last: LastCommit  # what its log tells of our rounds
+    log: TableLog
+    last: LastCommit  # what it tells of our rounds
     found: Found | None = None
     schema: StructType | None = None
     # What the last round's commit says; None where the table holds no round of ours.
@@ -83,23 +84,26 @@ class DerivedTarget:
 
 def open_target(job: DeriveJob) -> DerivedTarget:
     """Open the table as it is now."""
-    if (there := find_target(job.session, job.place.ref)) is None:
-        return DerivedTarget(last=LastCommit(newest=-1))
+    session, ref = job.session, job.place.ref
+    if (there := find_target(session, ref)) is None:
+        return DerivedTarget(log=open_log(session, ref, None), last=LastCommit(newest=-1))
     found, schema = there
     owner = found.properties.get(OWNER)
     if owner != job.name:
         msg = "the target is a table that is not this derived table"
         step = "Choose another target, or remove the table."
         raise ForeignWriteError(msg, table=job.place.shown, found=owner, next_step=step)
-    resume_feed(job.session, job.place.ref, found)
-    last = read_last_commit(open_log(job.session, job.place.ref, found.location))
+    resume_feed(session, ref, found)
+    log = open_log(session, ref, found.location)
+    last = read_last_commit(log)
     foreign = last.foreign
     if foreign is not None and not job.rebuild:
         msg = "somebody else has written to the derived table"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=foreign.told, next_step=step)
     held = last.facts if (last.facts or {}).get("derived") == job.name else None
-    return DerivedTarget(found=found, schema=schema, last=last, held=held, pure=foreign is None)
+    pure = foreign is None
+    return DerivedTarget(log=log, last=last, found=found, schema=schema, held=held, pure=pure)
 
 
 def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
@@ -112,20 +116,18 @@ def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
 
 def check_columns(place: TablePlace, rows: DataFrame) -> None:
     """Refuse a result that no table with a feed can hold."""
-    seen: set[str] = set()
+    again = named_twice(rows.columns)
     for field in rows.schema.fields:
-        folds = folds_of(field.name)
         msg = ""
-        if folds & seen:
+        if field.name == again:
             msg = "two columns of the result have the same name"
         elif fold_name(field.name) in FEED_COLUMNS or field.name in {OP, NET, NEW}:
             msg = "the column's name is reserved"
-        elif _VOID.search(field.dataType.simpleString()):
+        elif not is_free_of(field.dataType, {"void"}):
             msg = "the column has no type"
         if msg:
             step = "Rename or cast it in the transformation."
             raise SchemaError(msg, table=place.shown, column=field.name, next_step=step)
-        seen |= folds
 
 
 def added_columns(target: DerivedTarget, rows: DataFrame) -> tuple[str, ...] | None:

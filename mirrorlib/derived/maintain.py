@@ -216,8 +216,7 @@ def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
     """Merge changes by key where they are newer, in one commit; then forget what is old enough."""
     ref, deleted = view.place.ref, view.keys.deleted
     log = open_log(session, ref, find_location(session, ref))
-    meant = (view.id, view.place.shown)  # before marks told the table's id, they told its name
-    last = read_last_commit(log, lambda one: (one.ours or {}).get(_OWNED) in meant, _OWNED)
+    last = read_last_commit(log, lambda one: (one.ours or {}).get(_OWNED) == view.id, _OWNED)
     if last.foreign is not None:
         msg = "somebody else has written to the table of the current view"
         step = "Drop the table and let the view be made anew, or keep it in another one."

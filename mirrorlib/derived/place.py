@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.delta.address import address_of, split_dotted
 from mirrorlib.delta.lock import lock_table
-from mirrorlib.delta.table import TableRef
+from mirrorlib.delta.table import TableRef, refer
 from mirrorlib.errors import LandingZoneError, TableNameError
-from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName, parse_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
@@ -33,11 +32,6 @@ class TablePlace:
     # What its state folder, "" where nobody has said it, belongs to; the table has the name of `ref` in it.
     root: Target
 
-    @property
-    def address(self) -> str:
-        """Return what `read_feed` and `read_table` take."""
-        return self.ref.sql if self.ref.path is None else self.ref.path
-
     def hold(self, spark: SparkSession) -> AbstractContextManager[None]:
         """Keep other Java processes off the table where Delta does not: on a local file system."""
         state = open_store(self.root.state) if self.root.state else None
@@ -50,19 +44,15 @@ def find_place(
     """Address a table, which need not be there."""
     shown = address_of(table)
     if "/" in shown or "\\" in shown:
-        store = open_store(shown)
-        path = store.uri("").rstrip("/")
-        root, name = _root_of(store.url.rstrip("/"))
-        ref = TableRef(name=name, sql=f"delta.{quote(path)}", path=path)
-        return TablePlace(shown=shown, ref=ref, root=Target.of(root, catalog=None, state=state))
-    parts = split_dotted(shown)
-    catalog = parts[-3] if len(parts) > 2 else spark.catalog.currentCatalog()  # noqa: PLR2004  # catalog.schema.table
-    schema = parts[-2] if len(parts) > 1 else spark.catalog.currentDatabase()
-    sql = ".".join(quote(part) for part in (catalog, schema, parts[-1]))
-    ref = TableRef(name=TableName(None, parts[-1]), sql=sql, path=None)
-    folder = open_store(state).url if state is not None else ""
-    target = Target(place=schema, catalog=catalog, state=folder)
-    return TablePlace(shown=shown, ref=ref, root=target)
+        folder, name = _root_of(open_store(shown).url.rstrip("/"))
+        root = Target.of(folder, catalog=None, state=state)
+    else:
+        parts = split_dotted(shown)
+        catalog = parts[-3] if len(parts) > 2 else spark.catalog.currentCatalog()  # noqa: PLR2004  # catalog.schema.table
+        schema = parts[-2] if len(parts) > 1 else spark.catalog.currentDatabase()
+        kept = open_store(state).url if state is not None else ""
+        root, name = Target(place=schema, catalog=catalog, state=kept), TableName(None, parts[-1])
+    return TablePlace(shown=shown, ref=refer(root, name), root=root)
 
 
 def _root_of(url: str) -> tuple[str, TableName]:

@@ -101,8 +101,9 @@ class DeriveReport(Report):
 
 def write_record(place: TablePlace, report: DeriveReport) -> None:
     """Replace what is told of a derived table; nothing rests on it."""
-    told = {"address": place.address, "table": str(place.ref.name), **asdict(report), "at": now()}
-    file = f"{_FOLDER}/{place.ref.name.segment}.json"
+    ref = place.ref
+    told = {"address": ref.address, "table": str(ref.name), **asdict(report), "at": now()}
+    file = f"{_FOLDER}/{ref.name.segment}.json"
     open_store(place.root.state).put(file, json_bytes({"format": FORMAT, **told}))
 
 

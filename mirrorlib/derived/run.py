@@ -1,7 +1,7 @@
 """Run: bring a derived table up to date with its sources, once and for all of each change.
 
 In: tables, a transformation, a target. Out: `DeriveReport`. Delivery: exactly once. A round of windows, one a
-source, is planned put-if-absent where the sources' consumers are registered; the one commit that carries it out
+source, is planned put-if-absent before anything is computed; the one commit that carries it out
 has a transaction mark and says which round it is; then each window is done. Whoever dies in between is followed
 by one who finds the same round, and its commit there or not. What a derived table holds is at every version the
 transformation of one version of each source.
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.derived.commit import commit_round, nothing_new, settle_round, void_round
+from mirrorlib.derived.commit import close_round, commit_round, nothing_new
 from mirrorlib.derived.compute import MOVES
 from mirrorlib.derived.frames import Transform
 from mirrorlib.derived.job import DeriveJob, open_target
@@ -109,14 +109,14 @@ def derive_table(
 
 def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
     """Carry out the round that an earlier run has planned, if there is one, and the next, if something may be new."""
-    streams = begun_streams(job.sources, job.place.address)
+    streams = begun_streams(job.sources, job.place.ref.address)
     target = open_target(job)
     planned = pending_round(job.sources, streams)
     report: DeriveReport | None = None
-    if planned is not None and target.last.window_of(streams[0].uuid) >= planned.number:
-        target = settle_round(job, planned, target)  # only the last words were missing
-    elif planned is not None and (job.rebuild or _is_overtaken(job, planned)):
-        target = void_round(job, planned)
+    # Where it is there, only the last words are missing.
+    there = planned is not None and target.last.window_of(streams[0].uuid) >= planned.number
+    if planned is not None and (there or job.rebuild or _is_overtaken(job, planned)):
+        target = close_round(job, planned)
     elif planned is not None:
         try:
             report = commit_round(job, planned, target)
@@ -127,7 +127,7 @@ def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
             if not (isinstance(exc, FeedExpiredError) or _is_passed(job, planned)):
                 raise
             # Its versions are gone, or what they could not be made into may have been set right since.
-            target = void_round(job, planned)
+            target = close_round(job, planned)
     job.tell("plan", "before")
     # Where it does not say, it may move.
     wanted = job.rebuild or (report is None and (target.held or {}).get(MOVES) != "")

@@ -2,8 +2,7 @@
 
 In: tables as a caller names them. Out: `SourceTable` values, and a `Round`: one window a source, all of one number.
 Each source has the derived table for a consumer, `derive:NAME`, so that everyone who asks for readers of its
-history sees it. Promise: windows are put there before anything is computed, so that a crash repeats them; a round
-has ended when each of its windows has.
+history sees it. A round has ended when each of its windows has.
 """
 
 from __future__ import annotations
@@ -80,10 +79,10 @@ def open_sources(
     if not named:
         msg = "a derived table is made of at least one table"
         raise LandingZoneError(msg, next_step="Name its sources.")
-    seen, opened = {target.address: "the derived table itself"}, []
+    seen, opened = {target.ref.address: "the derived table itself"}, []
     for key, table in named:
         place = find_place_with_state(spark, table, state)
-        if place.address in seen:
+        if place.ref.address in seen:
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
         kept = f"{place.root.state} {place.ref.name}"
@@ -93,8 +92,8 @@ def open_sources(
             raise LandingZoneError(
                 msg, table=place.shown, found=str(place.ref.name), next_step=step
             )
-        seen |= {place.address: place.shown, kept: place.shown}
-        found = find_feed_table(spark, place.address, shown=place.shown)
+        seen |= {place.ref.address: place.shown, kept: place.shown}
+        found = find_feed_table(spark, place.ref.address, shown=place.shown)
         registry = Registry(open_store(place.root.state), f"{CONSUMER}{name}", place.ref.name)
         opened.append(SourceTable(name=key, place=place, table=found, registry=registry))
     return tuple(opened)

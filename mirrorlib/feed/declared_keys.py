@@ -21,9 +21,9 @@ from mirrorlib.feed.owners import is_owners, keeps_columns
 from mirrorlib.feed.read import read_rows
 from mirrorlib.identifiers import fold_name, quote, sql_text
 from mirrorlib.journal.disk import Journal, find_journals
-from mirrorlib.keys.tags import stale, tag_columns
+from mirrorlib.keys.tags import STALE, tag_columns
 from mirrorlib.keys.value import Keys
-from mirrorlib.names import TableName, find_key, parse_name
+from mirrorlib.names import find_key, parse_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 
@@ -71,7 +71,7 @@ def declare_stored(rows: DataFrame, commits: Commits, version: int) -> DataFrame
     if keys is None:
         return rows
     if missing_columns(keys, rows.columns) or not keeps_columns(commits, version, keys.columns):
-        return stale(rows)
+        return rows.alias(STALE)
     keys = spell_keys_as(keys, rows.columns)
     owned = keys.unique or VIEW_PROPERTY in properties
     if owned and not is_owners(commits, version):
@@ -123,7 +123,7 @@ def find_mirror(place: str, table: str, *, catalog: str | None, state: str | Non
     name = parse_name(table)
     if catalog is not None and state is None:
         nowhere = Target(place=place, catalog=catalog, state="")
-        return Mirror(table=table_address(nowhere, name), keys=())
+        return Mirror(table=refer(nowhere, name).address, keys=())
     target = Target.of(place, catalog=catalog, state=state)
     store, names = open_store(target.state), [name]
     if catalog is not None:
@@ -138,10 +138,4 @@ def find_mirror(place: str, table: str, *, catalog: str | None, state: str | Non
     keys = entry.plan.policies.keys if entry is not None else ()
     columns = [column for column, _ in entry.done.columns] if entry and entry.done else []
     found = tuple(find_key(columns, key) or key.strip() for key in keys)
-    return Mirror(table=table_address(target, name), keys=found)
-
-
-def table_address(target: Target, name: TableName) -> str:
-    """Return what `read_feed` knows a table of a target by."""
-    ref = refer(target, name)
-    return ref.sql if ref.path is None else ref.path
+    return Mirror(table=refer(target, name).address, keys=found)

@@ -23,7 +23,6 @@ from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_made, find_location, find_table, open_log, refer
 from mirrorlib.errors import ForeignWriteError, JournalError
 from mirrorlib.events import Observer, emit, unobserved
-from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows
 from mirrorlib.ingest.batch.snapshot import stage_difference
 from mirrorlib.ingest.batch.spark_reader import Stage
@@ -217,7 +216,7 @@ def undo_rebuild(
         newest = log.newest(at_least=done.version) or done.version
         if _is_undone(log.commits(done.version, newest), str(name)):
             return
-        source = find_feed_table(session, table_address(places, name), shown=name.shown)
+        source = find_feed_table(session, ref.address, shown=name.shown)
         rows = read_rows(session, source, done.version - 1)
         found = check_made(find_table(session, ref), str(name))
         folder = f"staged/tables/{name.segment}/undo-{new_attempt()}"

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 TAG = "mirrorlib.key"
 MARKER = "mirrorlib_keyed_"  # it shows in Spark's errors about ambiguous columns
 
-STALE = "mirrorlib_stale_keys"  # where a table was read whose property names columns that it lacks
+# The alias of rows of a table whose stored keys cannot be true any more, so that whoever asks is told why.
+STALE = "mirrorlib_stale_keys"
 
 Origin = Literal["key_by", "union_keyed", "propagate", "current_view", "read_table", "read_feed"]
 
@@ -64,11 +65,6 @@ def tag_columns(df: DataFrame, keys: Keys, origin: Origin) -> DataFrame:
             column = column.alias(field.name, metadata={**field.metadata, TAG: mine})
         columns.append(column)
     return df.select(*columns).alias(MARKER + tag["id"])
-
-
-def stale(df: DataFrame) -> DataFrame:
-    """Mark rows of a table whose stored keys cannot be true any more, so that whoever asks is told why."""
-    return df.alias(STALE)
 
 
 def read_tags(schema: StructType) -> list[Tagged]:

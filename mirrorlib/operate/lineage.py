@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from mirrorlib.delta.table import refer
 from mirrorlib.derived.report import read_records
 from mirrorlib.derived.sources import CONSUMER, MODE
 from mirrorlib.errors import MirrorError
-from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.journal.disk import find_journals
 from mirrorlib.journal.registry import registries
 from mirrorlib.names import parse_name
@@ -124,7 +124,7 @@ def _mirrors(place: Target, state: Store) -> Iterator[Edge]:
             yield Edge(
                 kind="apply",
                 source=entry.plan.zone,
-                target=table_address(place, name),
+                target=refer(place, name).address,
                 name=str(name),
                 keys=keys,
                 primary=bool(keys) and policy == "upsert",
@@ -157,7 +157,7 @@ def _exports(place: Target, state: Store) -> Iterator[Edge]:
         entry = registry.newest(stream)
         yield Edge(
             kind="derive" if registry.consumer.startswith(CONSUMER) else "export",
-            source=table_address(place, parse_name(registry.table)),
+            source=refer(place, parse_name(registry.table)).address,
             target=stream.to,
             name=registry.consumer.removeprefix(CONSUMER),
             keys=entry.plan.keys if entry is not None else (),

@@ -416,18 +416,12 @@ def test_views_that_are_kept_at_the_same_time_mark_their_own_commits_alone(
 
 @pytest.mark.thorough
 def test_a_commit_for_another_view_is_somebody_elses(spark: SparkSession, view: str) -> None:
-    """Though mirrorlib has marked it; one that tells this view's name, as it was done before, is not."""
+    """Though mirrorlib has marked it."""
     changes = changelog(spark, INSERT)
     maintain_current_view(changes, view)
-    rows = spark.read.format("delta").load(view).limit(1)
-
-    def write(told: str) -> None:
-        mark = json.dumps({"mirrorlib": {"view": told}})
-        rows.write.format("delta").mode("append").option("userMetadata", mark).save(view)
-
-    write(view)
-    maintain_current_view(changes, view)
-    write(f"{view}2")
+    rows, mark = spark.read.format("delta").load(view).limit(1), {"mirrorlib": {"view": "another"}}
+    writer = rows.write.format("delta").mode("append")
+    writer.option("userMetadata", json.dumps(mark)).save(view)
     with pytest.raises(ForeignWriteError, match="somebody else has written"):
         maintain_current_view(changes, view)
 

@@ -127,8 +127,8 @@ def _reach(root: Node, source: Framed, nodes: Iterable[Node], outputs: Mapping[s
     columns = declared_columns(marked[0].node.children[0], source.key_columns)
     followed = {name: Followed(column, kinds[name]) for name, column in columns.items()}
     reach = Reach()
-    for place, (node, side) in enumerate(way):
-        following = way[place + 1][0] if place + 1 < len(way) else None
+    above = [*(node for node, _ in way[1:]), None]
+    for (node, side), following in zip(way, above, strict=False):
         for column in followed.values():
             column.go_through(node, following)
         why = _step(node, side, followed, reach)

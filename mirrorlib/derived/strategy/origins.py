@@ -26,7 +26,7 @@ _MAKING, _RENUMBERING = frozenset({"Generate", "Window"}), frozenset({"CTERelati
 
 def origins_of(result: DataFrame, framed: Sequence[Framed]) -> dict[str, list[tuple[str, str]]]:
     """Return the sources' columns, by address and name, that the value of each column is made of."""
-    marks = {one.marker: one.source.place.address for one in framed}
+    marks = {one.marker: one.source.place.ref.address for one in framed}
     try:
         root = read_plan(result.select(*map(quote, result.columns)))
         ends = zip(result.columns, selected_numbers(root, result.columns), strict=True)

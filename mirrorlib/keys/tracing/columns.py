@@ -1,7 +1,6 @@
 """Find where in a plan keys were declared, and follow single columns from there by the numbers that Spark gives them.
 
-A tag says that a column may be a key; its number says whether it really comes from the place where keys were
-declared. Tags alone could come from anywhere: a file written with them and joined has the same ones.
+A tag could come from anywhere: a file written with one and joined has the same. A number is a column's own.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -94,29 +94,6 @@ def _wide(spark: SparkSession) -> Iterator[None]:
                 spark.conf.set(_WIDTH, before)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Open:
-    """A node whose children are still to come."""
-
-    node: Node
-    depth: int  # how deep it stands; the root at 0
-    prefix: str  # what its children's lines begin with
-    # What the lines of its subplans have after that; None as long as it has none.
-    inner: str | None = None
-    children_end: bool = False
-    subplans_end: bool = False
-
-    def check(self) -> None:
-        """See that nothing is missing."""
-        whole = self.children_end == bool(self.node.children)
-        whole &= self.subplans_end == bool(self.node.subplans)
-        if self.inner is not None:
-            whole &= (self.inner == ":  ") == bool(self.node.children)
-        if not whole:
-            msg = "a branch of the plan is missing"
-            raise UnreadablePlanError(msg)
-
-
 def parse_plan(text: str) -> Node:
     """Read the text of a plan."""
     if _CUT.search(text):
@@ -124,19 +101,39 @@ def parse_plan(text: str) -> Node:
         raise UnreadablePlanError(msg)
     first, *lines = text.rstrip("\n").split("\n")
     root = _node(first)
-    path = [_Open(node=root, depth=0, prefix="")]
+    path, drawn = [(root, 0)], [""]
     for line in lines:
         found = _BRANCH.fullmatch(line)
         if found is None:  # a line break inside a name or a literal
-            path[-1].node.text += "\n" + line
+            path[-1][0].text += "\n" + line
             continue
-        depth = len(found[1]) // 3 + 1
-        while path[-1].depth >= depth:
-            path.pop().check()
-        path.append(_attach(path[-1], depth, found[1], found[2], _node(found[3])))
-    for left in path:
-        left.check()
+        node, depth = _node(found[3]), len(found[1]) // 3 + 1
+        while path[-1][1] >= depth:
+            path.pop()
+        parent, above = path[-1]
+        (parent.children if depth == above + 1 else parent.subplans).append(node)
+        path.append((node, depth))
+        drawn.append(found[1] + found[2])
+    if drawn != list(_branches(root)):
+        msg = "a line of the plan does not stand where it can, or one is missing"
+        raise UnreadablePlanError(msg)
     return root
+
+
+def _branches(root: Node) -> Iterator[str]:
+    """Give what Spark draws before each operator, the root first: queries in one come first, a step further in."""
+    waiting = [(root, "", "")]  # with what is drawn before it, and what before all that is below it
+    while waiting:
+        node, branch, before = waiting.pop()
+        yield branch
+        inner = before + (":  " if node.children else "   ")
+        waiting += [*_drawn(node.subplans, inner), *_drawn(node.children, before)][::-1]
+
+
+def _drawn(nodes: Sequence[Node], before: str) -> Iterator[tuple[Node, str, str]]:
+    for place, node in enumerate(nodes, 1):
+        last = place == len(nodes)
+        yield node, before + ("+- " if last else ":- "), before + ("   " if last else ":  ")
 
 
 def _node(line: str) -> Node:
@@ -144,27 +141,6 @@ def _node(line: str) -> Node:
         msg = "a line of the plan names no operator"
         raise UnreadablePlanError(msg)
     return Node(operator=found[2], text=found[3], streaming=bool(found[1]))
-
-
-def _attach(parent: _Open, depth: int, prefix: str, branch: str, node: Node) -> _Open:
-    """Put a node where its line says, a level below its parent, or two as a subplan."""
-    last = branch == "+- "
-    inner = prefix[len(parent.prefix) :]
-    if not prefix.startswith(parent.prefix):
-        fits = False
-    elif depth == parent.depth + 1:
-        fits = not inner and not parent.children_end
-        parent.children_end = last
-        parent.node.children.append(node)
-    else:
-        fits = depth == parent.depth + 2 and inner == (parent.inner or inner)
-        fits &= not parent.subplans_end and not parent.node.children
-        parent.inner, parent.subplans_end = inner, last
-        parent.node.subplans.append(node)
-    if not fits:
-        msg = "a line of the plan does not stand where it can"
-        raise UnreadablePlanError(msg)
-    return _Open(node=node, depth=depth, prefix=prefix + ("   " if last else ":  "))
 
 
 def is_mark(node: Node, marks: Collection[str]) -> bool:

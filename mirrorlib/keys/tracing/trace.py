@@ -52,10 +52,7 @@ class Trace:
 
 
 def trace_keys(df: DataFrame) -> Trace:
-    """Find out what became of the keys of a DataFrame; runs no job.
-
-    On classic Spark this costs the time to print the plan; a Spark Connect server optimizes it, too.
-    """
+    """Find out what became of the keys of a DataFrame; runs no job, at the price that `keys_of` tells."""
     schema = df.schema
     count = Counter(map(fold_name, schema.names))
     tags = [tag for tag in read_tags(schema) if count[fold_name(tag.name)] == 1]

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import Column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
+from mirrorlib.delta.table import refer
 from mirrorlib.errors import (
     FeedExpiredError,
     JournalError,
@@ -28,7 +29,6 @@ from mirrorlib.errors import (
     MirrorError,
 )
 from mirrorlib.feed.changes import Change, first_changes
-from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows, read_window, tell_changes
 from mirrorlib.feed.window import Bound, open_window
 from mirrorlib.identifiers import quote
@@ -95,7 +95,7 @@ def where_is(
         steps = trace_file(past, str(file))
     else:
         with lend_session(spark) as session:
-            delta = find_feed_table(session, table_address(place, past.name), shown=past.name.shown)
+            delta = find_feed_table(session, refer(place, past.name).address, shown=past.name.shown)
             typed = _read_key(session, past, delta, key)
             steps = [*_trace_key(session, past, delta, typed, after)]
         key = {column.name: values[0].as_py() for column, values in typed.items()}

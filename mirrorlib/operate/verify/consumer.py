@@ -18,6 +18,7 @@ from mirrorlib.delivery.sinks.open import is_same_url, shown_url
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import in_its_order
 from mirrorlib.delta.sessions import lend_session
+from mirrorlib.delta.table import refer
 from mirrorlib.delta.trouble import is_sparks, tell_trouble
 from mirrorlib.derived.frames import rows_of_keys
 from mirrorlib.errors import (
@@ -29,7 +30,6 @@ from mirrorlib.errors import (
     StoreError,
     first_line,
 )
-from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.net import is_comparable
 from mirrorlib.feed.read import read_rows, read_window
 from mirrorlib.feed.schemas import physical_names
@@ -93,7 +93,7 @@ def verify_consumer(
     def verify(registry: Registry, told: Verified) -> Verified:
         stream = registry.present_stream()
         with lend_session(spark) as session:
-            address = table_address(place, parse_name(registry.table))
+            address = refer(place, parse_name(registry.table)).address
             source = find_feed_table(session, address, shown=registry.table)
             stage = Stage(spark=session, state=registry.state, folder=f"verified/{new_attempt()}")
             try:

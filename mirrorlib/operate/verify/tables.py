@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import find_column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
+from mirrorlib.delta.table import refer
 from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError
-from mirrorlib.feed.declared_keys import table_address
 from mirrorlib.feed.read import read_rows
 from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.journal.disk import Journal
@@ -80,7 +80,7 @@ def verify_tables(
 
     def verify(name: TableName, told: Verified) -> Verified:
         with lend_session(spark) as session:
-            table = find_feed_table(session, table_address(place, name), shown=name.shown)
+            table = find_feed_table(session, refer(place, name).address, shown=name.shown)
             look = _Look(session, zone, store, name, table, sample, show_values)
             return look.verify(told, mark=mark)
 
