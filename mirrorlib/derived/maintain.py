@@ -26,6 +26,7 @@ from mirrorlib.delta.key_property import (
     VIEW_PROPERTY,
     keys_property,
     missing_columns,
+    spell_keys_as,
     stored_keys,
 )
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
@@ -158,6 +159,7 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
         msg = "a column of the view's keys was renamed or dropped, or the log does not tell that none was"
         step = "Give the columns the names that they had, or drop the table and let the view be made anew."
         raise KeysError(msg, table=target, column=", ".join(gone or keys.columns), next_step=step)
+    keys = spell_keys_as(keys, changelog.columns)
     rows = live_rows(untag(changelog), keys).drop(DELETED_AT)
     if not keys_of(changelog).primary:  # somebody else has written
         return tag_columns(rows, Keys(partition=keys.partition), "current_view")
