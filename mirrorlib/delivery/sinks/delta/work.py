@@ -92,10 +92,10 @@ class WindowWork(Delivery):
 
     @property
     def physical_before(self) -> Mapping[str, str]:
-        """Return what they stood for before; older versions have not said it."""
+        """Return what they stood for before."""
         facts = self.last.facts or {}
         same = facts.get("table_id") == self.plan.table_id
-        return facts.get("physical", {}) if same else {}
+        return facts["physical"] if same else {}
 
     @property
     def exact(self) -> bool:
