@@ -121,10 +121,8 @@ def _check_changes(last: Batch, place: FileSequence, delivery: Delivery) -> None
         raise _misplaced(place, what, step)
 
 
-def check_columns(last: Batch | None, delivery: Delivery) -> None:
+def check_columns(last: Batch, delivery: Delivery) -> None:
     """See that changes have the columns that readers hold rows of: those that stay are not told again."""
-    if last is None:
-        return
     table = delivery.stream.table
     rewind = f"Rewind the consumer to a snapshot: {snapshot_command(delivery.stream.consumer)}"
     step = rewind if delivery.plan.keys else ANEW
