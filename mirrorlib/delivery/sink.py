@@ -87,10 +87,9 @@ def comes_after(stream: Stream, ordinal: int, began_at: str) -> bool:
     """Say whether a stream began after another one of its consumer and table.
 
     They are numbered, as clocks may be wrong. The moment tells where the numbers do not: of a consumer whose
-    state was lost, or was dropped by an older version, which begins with 1 once more; and where a receiver's
-    record is older than the numbers (0).
+    state was lost, which begins with 1 once more.
     """
-    if stream.ordinal == 1 or not ordinal:
+    if stream.ordinal == 1:
         return stream.began_at > began_at
     return (stream.ordinal, stream.began_at) > (ordinal, began_at)
 

@@ -19,12 +19,11 @@ import pytest
 
 import mirrorlib
 from computes import said_by
-from mirrorlib.commit.mark import Mark, overwrite_rows
+from mirrorlib.commit.mark import overwrite_rows
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sinks.delta import rewrite, sink, work
 from mirrorlib.delivery.sinks.delta.sink import open_sink
-from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.journal import registry
 from mirrorlib.journal.registry import Registry
@@ -709,39 +708,6 @@ def test_a_slow_runner_finds_that_another_has_gone_on(
     meet(monkeypatch, mode, others)
     copy.take()
     assert [1, 2, 3] == [number for _, number in copy.windows()]
-
-
-@pytest.mark.thorough
-def test_a_table_that_an_older_version_wrote_is_gone_on_with(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its commits have a mark for each stream, and facts without the stream's place; so it goes on, and after a rewind."""
-    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
-    copies = [Receiver(source, mode) for mode in MODES]
-    mark = WindowWork.mark
-
-    def older(work: WindowWork) -> Mark:
-        told = dict(mark(work).facts)
-        del told["epoch"], told["ordinal"]
-        app = f"mirrorlib:export:{work.stream.uuid}:{work.stream.table}"
-        return Mark(app_id=app, version=work.plan.number, facts=told)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(WindowWork, "mark", older)
-        for copy in copies:
-            copy.take()
-        source.run("INSERT INTO {t} VALUES (2)")
-        for copy in copies:
-            copy.take()
-    source.run("INSERT INTO {t} VALUES (3)")
-    for copy in copies:
-        assert (1, 0) == (copy.take().windows, copy.take().windows)
-    check(*copies, first=1)
-    source.run("INSERT INTO {t} VALUES (4)")
-    for copy in copies[1:]:
-        copy.rewind(2)
-        copy.take(max_versions=1)
-    check(*copies[1:], first=1)
 
 
 @pytest.mark.thorough

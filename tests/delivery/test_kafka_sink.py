@@ -12,6 +12,7 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,7 +37,7 @@ from mirrorlib.delivery.sinks.kafka import open_sink
 from mirrorlib.delivery.sinks.kafka.address import parse_address
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster
 from mirrorlib.delivery.sinks.kafka.messages import Message, rows_as_json
-from mirrorlib.delivery.sinks.kafka.positions import Positions
+from mirrorlib.delivery.sinks.kafka.positions import Positions, position_record
 from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_id, window_headers
 from mirrorlib.delivery.sinks.kafka.trouble import Scene
 from mirrorlib.delivery.sinks.open import shown_url
@@ -596,23 +597,6 @@ def test_records_tell_streams_apart_by_number_and_table(
 
 
 @pytest.mark.thorough
-def test_records_of_an_older_version_say_nothing_of_order(
-    broker: Any, spark: SparkSession, tmp_path: Path
-) -> None:
-    """Streams go on from them; with its next window a stream is known."""
-    address = f"//{broker.address}/older"
-    first = a_stream("older")
-    second = rewound(first, began_at="2026-01-02T00:00:00+00:00")
-    for stream in (first, second):
-        deliver_nothing(address, stream, window=1)
-    assert (1, 1) == tuple(open_sink(address, "").position(stream) for stream in (first, second))
-    assert 1 == Runner(spark, tmp_path, address).deliver(first, 2)
-    assert 1 == Runner(spark, tmp_path, address).deliver(second, 2)
-    with pytest.raises(TableBusyError, match=LATER):
-        Runner(spark, tmp_path, address).deliver(first, 3)
-
-
-@pytest.mark.thorough
 def test_a_reset_is_told_to_every_partition(
     broker: Any, spark: SparkSession, history: Path, tmp_path: Path
 ) -> None:
@@ -739,7 +723,8 @@ def deliver_nothing(address: str, stream: Stream, window: int) -> None:
     sink._cluster.positions(scene)
     sends = Transactions(scene, transactional_id(stream, scene.topic))
     sends.begin()
-    record = Message(stream.uuid.encode(), json.dumps({"window": window}).encode(), 0)
+    plan: Any = SimpleNamespace(number=window, until=window)
+    record = Message(*position_record(stream, plan, scene.topic, 1), 0)
     sends.send_window([], window_headers(stream.uuid, window, ""), record)
 
 

@@ -7,7 +7,6 @@ import json
 import random
 from collections import Counter
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -437,7 +436,8 @@ def test_what_was_noted_is_not_written_over_by_a_late_runner(
     zone, place = memory_store(), FileSequence(table=TABLE, folder=FOLDER)
     table = mirrorlib.LandingZoneWriter(zone).table(TABLE, keys=["id"])
     facts: dict[str, Any] = {"consumer": "lake", "table": TABLE, "stream": "one", "table_id": "T"}
-    facts |= {"began_at": "2026-01-01", "keys": ("id",)}
+    facts |= {"began_at": "2026-01-01", "ordinal": 1, "keys": ("id",), "columns": ("id", "v")}
+    facts["physical"] = {"id": "id", "v": "v"}
     batches = [Batch(number=number, until=number, **facts) for number in (1, 2)]
     windows = [feed([(number, INSERT, {"id": number, "v": "a"})]) for number in (1, 2)]
 
@@ -559,7 +559,7 @@ def test_changes_of_some_rows_of_a_key_are_refused(windows: Windows) -> None:
 def test_rows_of_a_key_are_counted_whatever_was_noted(
     windows: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Notes that were folded, that a crash left behind, that a reset replaces, and those of an older version, without counts."""
+    """Notes that were folded, that a crash left behind, and that a reset replaces."""
     monkeypatch.setattr(known, "_MOST_FILES", 2)
     windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
     for version in range(2, 6):
@@ -575,12 +575,6 @@ def test_rows_of_a_key_are_counted_whatever_was_noted(
         windows.deliver((8, DELETE, 1, "c"))
     windows.deliver((8, INSERT, 1, "b"), kind="snapshot", reset=True)
     windows.deliver((9, DELETE, 1, "b"))
-    windows.deliver((10, INSERT, 1, "d"), (10, INSERT, 1, "e"))
-    for file in windows.zone.list_folder(f"{FOLDER}/_mirrorlib/export/keys").files:  # type: ignore[union-attr]  # it is there
-        told, older = pq.read_table(io.BytesIO(windows.zone.read(file.path) or b"")), io.BytesIO()
-        pq.write_table(told.select(["id", "_mirror_gone"]).replace_schema_metadata(None), older)
-        windows.zone.put(file.path, older.getvalue())
-    windows.deliver((11, DELETE, 1, "d"))  # nobody knows any more
     assert [] == windows.rows()
 
 
@@ -601,7 +595,7 @@ def test_versions_that_were_published_are_not_published_again(windows: Windows) 
 
 
 def test_streams_follow_by_number_whatever_the_clocks_say(windows: Windows) -> None:
-    """The first runner's clock was far ahead; an older version said no number; one that is registered again begins with 1."""
+    """The first runner's clock was far ahead; one that is registered again begins with 1."""
     windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
     ahead = windows.follower("ahead", "2099-01-01", ordinal=2)
     ahead.deliver((2, INSERT, 2, "b"), kind="snapshot")
@@ -612,29 +606,6 @@ def test_streams_follow_by_number_whatever_the_clocks_say(windows: Windows) -> N
     assert [(4, "d")] == windows.rows()
     with pytest.raises(TableBusyError, match="began later"):
         windows.deliver((5, INSERT, 5, "e"))
-
-
-def test_a_window_that_an_older_version_has_published_is_recognized(
-    windows: Windows, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its batch id lacks the stream's number; the window is not published again, and the next one follows."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Batch, "id", property(older_id))
-        windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
-        at = ZoneSink(Dying(windows.zone, 4))  # type: ignore[arg-type]  # claimed, and not yet visible
-        with pytest.raises(Killed):
-            windows.deliver((2, INSERT, 2, "b"), sink=at)
-    assert 1 == len(change_files(windows.zone))
-    windows.deliver((2, INSERT, 2, "b"), again=True)
-    windows.deliver((3, INSERT, 3, "c"))
-    assert [(1, "a"), (2, "b"), (3, "c")] == windows.rows()
-
-
-def older_id(batch: Batch) -> str:
-    """Name a window as it was named before streams told their numbers, and windows their columns."""
-    later = {"ordinal", "columns", "physical"}
-    told = {name: value for name, value in asdict(batch).items() if name not in later}
-    return json.dumps({"mirrorlib_export": 1, **told}, ensure_ascii=False)
 
 
 def test_a_folder_that_was_emptied_is_not_begun_anew_in_the_middle(windows: Windows) -> None:

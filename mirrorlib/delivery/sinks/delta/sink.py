@@ -253,7 +253,7 @@ def _is_there(work: WindowWork) -> bool:
         return True
     if facts is None or facts["stream"] == stream.uuid:
         return False
-    if not comes_after(stream, facts.get("ordinal", 0), facts["began_at"]):
+    if not comes_after(stream, facts["ordinal"], facts["began_at"]):
         msg = "the consumer was rewound since, and this run delivers what its earlier stream had planned"
         raise TableBusyError(msg, table=stream.table, next_step="Run again.")
     return False

@@ -92,10 +92,9 @@ class WindowWork(Delivery):
 
     @property
     def physical_before(self) -> Mapping[str, str]:
-        """Return what they stood for before; older versions have not said it."""
-        facts = self.last.facts or {}
-        same = facts.get("table_id") == self.plan.table_id
-        return facts.get("physical", {}) if same else {}
+        """Return what they stood for before; changes only follow on those of the same table."""
+        physical: Mapping[str, str] = (self.last.facts or {}).get("physical", {})
+        return physical
 
     @property
     def exact(self) -> bool:

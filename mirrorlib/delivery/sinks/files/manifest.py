@@ -150,7 +150,7 @@ class Receiver:
             msg = f"{place} is written by another consumer"
             found = f"{newest['consumer']}, {newest['table']}"
             raise LandingZoneError(msg, table=self.table, found=found, next_step=_ANEW)
-        if newest and not comes_after(stream, newest.get("ordinal", 0), newest["began_at"]):
+        if newest and not comes_after(stream, newest["ordinal"], newest["began_at"]):
             msg = f"a stream of {stream.consumer} that began later writes to {place}"
             raise TableBusyError(msg, table=self.table, next_step="Leave the table to it.")
         if not newest:

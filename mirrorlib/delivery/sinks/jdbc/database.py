@@ -9,43 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delivery.sink import KEY_OPTIONS
-from mirrorlib.delivery.sinks.jdbc.kinds import Types
 from mirrorlib.errors import SchemaError
 from mirrorlib.events import pick
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.streams import Stream, WindowPlan
 
+if TYPE_CHECKING:
+    from mirrorlib.delivery.sinks.jdbc.postgres import PostgresSession
+    from mirrorlib.delivery.sinks.jdbc.sqlite import SqliteSession
+
+Session: TypeAlias = "PostgresSession | SqliteSession"
 BEGIN_ANEW = "begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot"
 TABLES, POSITIONS = "_mirrorlib_tables", "_mirrorlib_positions"
 STAGE = "_mirrorlib_stage"
 OURS = {TABLES, POSITIONS, STAGE}
-# Both databases understand this; in PostgreSQL the first schema of the search path is where these tables are.
-_MAKE_TABLES = f"""CREATE TABLE IF NOT EXISTS {TABLES} (
-    name text NOT NULL PRIMARY KEY,
-    source_table text NOT NULL,
-    consumer text NOT NULL,
-    stream text NOT NULL,
-    stream_ordinal bigint NOT NULL,
-    stream_began_at text NOT NULL,
-    table_id text NOT NULL,
-    delta_version bigint NOT NULL,
-    columns text NOT NULL,
-    nested text NOT NULL,
-    physical text NOT NULL,
-    keys text NOT NULL,
-    updated_at timestamp with time zone NOT NULL
-)"""
-_MAKE_POSITIONS = f"""CREATE TABLE IF NOT EXISTS {POSITIONS} (
-    stream text NOT NULL PRIMARY KEY,
-    consumer text NOT NULL,
-    source_table text NOT NULL,
-    window_number bigint NOT NULL,
-    delta_version bigint NOT NULL,
-    updated_at timestamp with time zone NOT NULL
-)"""
 _AS_JSON = frozenset({"columns", "nested", "physical", "keys"})
 
 
@@ -99,32 +79,21 @@ class Held:
     number: int  # the last window of the stream; 0 when the stream is not known
 
 
-class Session(Protocol):
-    """What a table's layout and our own two tables ask of a connection; see `PostgresSession`."""
-
-    mark: str
-    names: str
-    types: Types
-
-    def check_column(self, name: str) -> str | None:
-        """Say why the database can have no column of a name; None where it can."""
-
-    def columns(self, place: DatabaseTable) -> Sequence[tuple[str, str]] | None:
-        """Return a table's columns, names and types; None when there is no such table."""
-
-    def run(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
-        """Run a statement."""
-
-
 def has_books(session: Session) -> bool:
     """Say whether our own two tables are there, which are made in one transaction."""
     return bool(session.run(session.names, POSITIONS))
 
 
 def make_books(session: Session) -> None:
-    """Make our own two tables."""
-    session.run(_MAKE_TABLES)
-    session.run(_MAKE_POSITIONS)
+    """Make our own two tables; in PostgreSQL the first schema of the search path is where they are."""
+    text, number, moment = "text NOT NULL", "bigint NOT NULL", "timestamp with time zone NOT NULL"
+    known = Record().values().items()
+    record = {name: number if isinstance(one, int) else text for name, one in known}
+    whose = {"consumer": text, "source_table": text}
+    how_far = {"window_number": number, "delta_version": number}
+    for table, key, others in ((TABLES, "name", record), (POSITIONS, "stream", whose | how_far)):
+        types = {key: "text", **others, "updated_at": moment}
+        session.run(create(f"TABLE IF NOT EXISTS {table}", types, [key]))
 
 
 def read_held(session: Session, place: DatabaseTable, stream: Stream) -> Held:
@@ -181,10 +150,9 @@ def _write_row(
     """Write a row of one of our own tables in place of one with its key, the first value, or unless there is one."""
     key, *others = values
     marks = ", ".join([session.mark] * len(values))
-    changes = ", ".join(f"{name} = excluded.{name}" for name in others)
-    what = f"UPDATE SET {changes}" if replaces else "NOTHING"
+    ends = on_conflict([key], others if replaces else ())
     session.run(
-        f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks}) ON CONFLICT ({key}) DO {what}",  # noqa: S608  # constants
+        f"INSERT INTO {table} ({quoted(values)}) VALUES ({marks}){ends}",  # noqa: S608  # quoted
         *values.values(),
     )
 
@@ -198,6 +166,12 @@ def quote(name: str) -> str:
 def quoted(names: Iterable[str]) -> str:
     """Quote names for a list."""
     return ", ".join(map(quote, names))
+
+
+def on_conflict(keys: Iterable[str], others: Iterable[str]) -> str:
+    """Write how an INSERT ends that sets *others* where its keys are there already; nothing where there are none."""
+    values = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in others)
+    return f" ON CONFLICT ({quoted(keys)}) DO {f'UPDATE SET {values}' if values else 'NOTHING'}"
 
 
 def create(what: str, types: Mapping[str, str], keys: Collection[str] = (), ends: str = "") -> str:

@@ -105,7 +105,7 @@ def settle(
         return shape
     shape = _continued(shape, old, delivery)
     for name, nested in shape.record.nested.items():
-        was = old.nested.get(name, nested) if name in old.columns else nested
+        was = old.nested.get(name, nested)
         if was != nested:  # rows that no change tells of would keep the old form
             msg = "what the column holds inside has changed, and not all rows of it are told"
             found = f"{nested[:_LONGEST_TYPE]}, was {was[:_LONGEST_TYPE]}"

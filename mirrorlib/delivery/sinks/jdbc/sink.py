@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.jdbc import database
-from mirrorlib.delivery.sinks.jdbc.database import STAGE, create, quote, quoted
+from mirrorlib.delivery.sinks.jdbc.database import STAGE, Session, create, quote, quoted
 from mirrorlib.delivery.sinks.jdbc.layout import TableLayout, read_columns, settle
 from mirrorlib.delivery.sinks.jdbc.stage import NEW, PASSED, StagedWindow, find_unfit, stage_lines
 from mirrorlib.errors import JournalError, LandingZoneError, SchemaError, TableBusyError
@@ -21,11 +21,10 @@ from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.jdbc.postgres import Postgres, PostgresSession
-    from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
+    from mirrorlib.delivery.sinks.jdbc.postgres import Postgres
+    from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite
 
     Database: TypeAlias = Postgres | Sqlite
-    Session: TypeAlias = PostgresSession | SqliteSession
 
 
 def open_sink(address: str, _mode: str) -> DatabaseSink:
@@ -133,16 +132,13 @@ def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, tab
     session.run(create(f"TEMPORARY TABLE {STAGE}", types, ends=session.stage_ends))
     staged.check(session.fill(STAGE, kinds, staged), table)
     _grow(session, shape)
-    on_conflict = ""
+    ends = ""
     if shape.record.keys:
         keys = {c.name: f"c{n}" for n, c in enumerate(shape.columns) if c.key}
         _check_keys(session, shape, keys, table)
         away = f"SELECT {', '.join(keys.values())} FROM {STAGE} WHERE op < 0"  # noqa: S608  # numbered
         session.run(f"DELETE FROM {place.sql} WHERE ({quoted(keys)}) IN ({away})")  # noqa: S608  # quoted
-        others = [quote(name) for name in shape.kinds if name not in keys]
-        values = ", ".join(f"{name} = excluded.{name}" for name in others)
-        what = f"UPDATE SET {values}" if others else "NOTHING"
-        on_conflict = f" ON CONFLICT ({quoted(keys)}) DO {what}"
+        ends = database.on_conflict(keys, [name for name in shape.kinds if name not in keys])
     else:
         taken = session.take_out(place, list(shape.kinds))
         gone = session.run(f"SELECT sum(copies) FROM {STAGE} WHERE op < 0")[0][0] or 0  # noqa: S608  # constants
@@ -152,7 +148,7 @@ def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, tab
             raise JournalError(msg, table=table, found=f"{taken} of {gone}", next_step=step)
     session.run(
         f"INSERT INTO {place.sql} ({quoted(shape.kinds)})"  # noqa: S608  # quoted
-        f" SELECT {', '.join(staged_names)} FROM {STAGE} WHERE op > 0{on_conflict}"
+        f" SELECT {', '.join(staged_names)} FROM {STAGE} WHERE op > 0{ends}"
     )
 
 

@@ -9,10 +9,7 @@ In: the delivery's frame. Out: `StagedWindow`.
 
 Spark writes with all its cores; reading holds a piece of one file in memory, however large the window is. The lines
 are what PostgreSQL's COPY reads: values between tabs, `\N` for NULL, a backslash before what would mean something else.
-
-Spark's own JDBC writer is not used. It would want the database's driver jar on every cluster, which serverless
-compute does not take, and each of its tasks commits by itself: what a killed run has left in the staging table
-would be there for good. COPY runs in the one transaction that applies the window and advances the position.
+Why not by Spark's own JDBC writer: docs/export.md.
 """
 
 from __future__ import annotations

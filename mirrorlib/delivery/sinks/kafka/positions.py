@@ -41,21 +41,18 @@ class Position:
     overtaken: bool  # the last one to deliver is a later stream
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """What a record tells: a window's number; and whose it is, with "" for a topic that older versions did not name.
-
-    Nor did they say which stream it is among others: then its turn is 0.
-    """
+    """What a record tells: a window's number, and whose it is."""
 
     window: int
-    consumer: str = ""
-    table: str = ""
-    topic: str = ""
-    lineage: str = ""
-    turn: int = 0
-    ordinal: int = 0
-    began_at: str = ""
+    consumer: str
+    table: str
+    topic: str
+    lineage: str
+    turn: int
+    ordinal: int
+    began_at: str
 
 
 def position_record(stream: Stream, plan: WindowPlan, topic: str, turn: int) -> tuple[bytes, bytes]:
@@ -95,21 +92,17 @@ class Positions:
             return self._position(stream, scene.topic)
 
     def _position(self, stream: Stream, topic: str) -> Position:
-        """Say what the records tell; a record of an older version tells of no order."""
-        known = self._records.get(stream.uuid)
-        whose = (stream.consumer, stream.table)
-        ours = [
-            one
-            for one in self._records.values()
-            if (one.consumer, one.table) == whose and one.topic in {topic, ""}
-        ]
-        turns = {one.turn: one for one in ours if one.turn and one.lineage == stream.lineage}
-        last = turns[max(turns)] if turns else known
+        """Say what the records tell."""
+        known, whose = self._records.get(stream.uuid), (stream.consumer, stream.table, topic)
+        every = self._records.values()
+        ours = [one for one in every if (one.consumer, one.table, one.topic) == whose]
+        turns = {one.turn: one for one in ours if one.lineage == stream.lineage}
+        last = turns[max(turns)] if turns else None
         later = last is not None and not comes_after(stream, last.ordinal, last.began_at)
         return Position(
             window=known.window if known else 0,
             begun=bool(ours),
-            turn=(known.turn if known else 0) or max(turns, default=0) + 1,
+            turn=known.turn if known else max(turns, default=0) + 1,
             overtaken=last is not known and later,
         )
 
@@ -166,9 +159,8 @@ def _take(message: Message, reached: dict[int, int], scene: Scene) -> list[tuple
     if key is None or value is None:
         return []
     told, topic = read_object(value), scene.address.positions
-    if not isinstance(told.get("window"), int):
+    if not told.keys() >= {*_Record.__slots__}:
         msg = f"the topic {topic} has a record that is no position"
         step = f"Give mirrorlib a topic of its own: ?positions=…, not {topic}."
         raise scene.error(msg, step, f"partition {partition}, offset {offset}")
-    known = {name: told[name] for name in _Record.__slots__ if name in told}
-    return [(key.decode(), _Record(**known))]
+    return [(key.decode(), _Record(**{name: told[name] for name in _Record.__slots__}))]

@@ -125,11 +125,10 @@ class Transactions:
             self._send(self._scene.address.positions, position, [])
             self._flush()
             self._commit()
-        except KafkaException as exc:
+        except BaseException as exc:
             self._give_up()
-            raise self._explained(error_of(exc)) from exc
-        except BaseException:
-            self._give_up()
+            if isinstance(exc, KafkaException):
+                raise self._explained(error_of(exc)) from exc
             raise
         return rows
 

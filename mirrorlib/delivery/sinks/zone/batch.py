@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
@@ -38,11 +38,9 @@ class Batch:
     table_id: str  # the Delta table's id
     until: int  # the window's last version
     keys: tuple[str, ...]
-    # The stream's number among the consumer's; 0 where an older version has not said it.
-    ordinal: int = 0
-    columns: tuple[str, ...] = ()  # the source's; empty likewise
-    # Which physical column each name stands for; empty likewise.
-    physical: Mapping[str, str] = field(default_factory=dict)
+    ordinal: int  # the stream's number among the consumer's
+    columns: tuple[str, ...]  # the source's
+    physical: Mapping[str, str]  # which physical column each name stands for
 
     @classmethod
     def of(cls, delivery: Delivery) -> Batch:
@@ -68,9 +66,8 @@ def read_batch(claim: Claim | None) -> Batch | None:
         value = read_object(claim.batch_id if claim is not None else None)
         if value.pop("mirrorlib_export", None) != 1:
             return None
-        value["keys"] = tuple(value["keys"])
-        value["columns"] = tuple(value.get("columns", ()))
-        return Batch(**value)
+        lists = {name: tuple(value[name]) for name in ("keys", "columns")}
+        return Batch(**{**value, **lists})
     except (KeyError, TypeError):
         return None
 
@@ -124,10 +121,8 @@ def _check_changes(last: Batch, place: FileSequence, delivery: Delivery) -> None
         raise _misplaced(place, what, step)
 
 
-def check_columns(last: Batch | None, delivery: Delivery) -> None:
+def check_columns(last: Batch, delivery: Delivery) -> None:
     """See that changes have the columns that readers hold rows of: those that stay are not told again."""
-    if last is None or not last.columns:  # an older version did not say
-        return
     table = delivery.stream.table
     rewind = f"Rewind the consumer to a snapshot: {snapshot_command(delivery.stream.consumer)}"
     step = rewind if delivery.plan.keys else ANEW

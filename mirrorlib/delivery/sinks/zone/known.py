@@ -112,7 +112,7 @@ class KnownKeys:
             if number <= published and numbers.count(number) > 1:
                 claim = Claim.read(self._zone, self._place.claim(number))
                 batch = claim.batch_id.encode() if claim and claim.batch_id else None
-                if (keys.schema.metadata or {}).get(_BATCH, batch) != batch:
+                if (keys.schema.metadata or {}).get(_BATCH) != batch:
                     continue  # whose runner was overtaken
             yield number, keys
 
@@ -131,11 +131,11 @@ class KnownKeys:
             if number > published:
                 if facts.get(_BATCH) == self._batch:
                     continue
-                keys = _with(keys.select(self._keys), _GONE, pa.scalar(value=False))
+                keys = keys.select(self._keys)
+                for name, value in ((_GONE, False), (COUNT, 0)):
+                    keys = keys.append_column(name, pa.repeat(value, keys.num_rows))
             elif _ALL in facts:
                 tables.clear()
-            if COUNT not in keys.column_names:  # nor did older versions count
-                keys = _with(keys, COUNT, pa.scalar(0, pa.int64()))
             tables.append(keys.replace_schema_metadata(None))
         if not tables:
             return None
@@ -160,7 +160,3 @@ class KnownKeys:
         told = {_BATCH: self._batch} | dict.fromkeys(marks, b"")
         pq.write_table(keys.replace_schema_metadata(told), sink, compression="zstd")
         return sink.getvalue()
-
-
-def _with(keys: pa.Table, name: str, value: pa.Scalar) -> pa.Table:
-    return keys.append_column(name, pa.repeat(value, keys.num_rows))

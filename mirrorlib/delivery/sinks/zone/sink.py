@@ -109,8 +109,8 @@ class ZoneSink:
         if not replaces:
             if last is not None:  # leave out what an earlier stream has published
                 data = data.filter(pc.greater(data[VERSION], last.until))
-            if data.num_rows:
-                check_columns(last, delivery)
+                if data.num_rows:
+                    check_columns(last, delivery)
             if keys:
                 known.check(number, data)
             rows = changes.change_rows(data, keys, stream.table)
