@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.jdbc import database
-from mirrorlib.delivery.sinks.jdbc.database import STAGE, Session, create, quote, quoted
+from mirrorlib.delivery.sinks.jdbc.database import STAGE, create, quote, quoted
 from mirrorlib.delivery.sinks.jdbc.layout import TableLayout, read_columns, settle
 from mirrorlib.delivery.sinks.jdbc.stage import NEW, PASSED, StagedWindow, find_unfit, stage_lines
 from mirrorlib.errors import JournalError, LandingZoneError, SchemaError, TableBusyError
@@ -21,10 +21,11 @@ from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.jdbc.postgres import Postgres
-    from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite
+    from mirrorlib.delivery.sinks.jdbc.postgres import Postgres, PostgresSession
+    from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
 
     Database: TypeAlias = Postgres | Sqlite
+    Session: TypeAlias = PostgresSession | SqliteSession
 
 
 def open_sink(address: str, _mode: str) -> DatabaseSink:
