@@ -16,14 +16,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import (
-    METADATA,
-    Mark,
-    append_rows,
-    as_condition,
-    claimed,
-    mark_nothing,
-)
+from mirrorlib.commit.mark import METADATA, Mark, append_rows, as_condition, claimed, mark_nothing
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import Column, Columns
 from mirrorlib.delta.sessions import SMALL_COMMIT, TXN_APP, configured, is_small
