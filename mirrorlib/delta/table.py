@@ -129,12 +129,6 @@ def check_made(looked: _Looked | None, table: str) -> _Looked:
     return looked
 
 
-def find_location(spark: SparkSession, ref: TableRef) -> str | None:
-    """Return where a catalog keeps the table; None for a table by path, and while there is none."""
-    there = ref.path is None and _exists(spark, ref)
-    return str(_describe(spark, ref)["location"]) if there else None
-
-
 def _exists(spark: SparkSession, ref: TableRef) -> bool:
     if ref.path is None:
         return spark.catalog.tableExists(ref.sql)
@@ -146,10 +140,15 @@ def _describe(spark: SparkSession, ref: TableRef) -> Row:
     return spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
 
 
-def open_log(spark: SparkSession, ref: TableRef, location: str | None) -> TableLog:
-    """Choose the way to the table's commits: its own files, or the catalog's history where those are closed to us."""
+def open_log(spark: SparkSession, ref: TableRef, location: str | None = None) -> TableLog:
+    """Choose the way to the table's commits: its own files, or the catalog's history where those are closed to us.
+
+    A catalog is asked for the *location* of its table where that is not known.
+    """
     if ref.path is not None:
         return FileLog(open_store(ref.path))
+    if location is None and _exists(spark, ref):
+        location = str(_describe(spark, ref)["location"])
     if location is not None:
         with contextlib.suppress(LandingZoneError, StoreError):
             store = open_store(location)

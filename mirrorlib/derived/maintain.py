@@ -30,7 +30,7 @@ from mirrorlib.delta.key_property import (
 )
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
 from mirrorlib.delta.sessions import lend_session, read_conf
-from mirrorlib.delta.table import check_made, find_location, find_target, open_log
+from mirrorlib.delta.table import check_made, find_target, open_log
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.declared_keys import read_keyed
@@ -215,7 +215,7 @@ def _check_resolution(view: View, arrival: tuple[str, ...], properties: Mapping[
 def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
     """Merge changes by key where they are newer, in one commit; then forget what is old enough."""
     ref, deleted = view.place.ref, view.keys.deleted
-    log = open_log(session, ref, find_location(session, ref))
+    log = open_log(session, ref)
     meant = (view.id, view.place.shown)  # before marks told the table's id, they told its name
     last = read_last_commit(log, lambda one: (one.ours or {}).get(_OWNED) in meant, _OWNED)
     if last.foreign is not None:
