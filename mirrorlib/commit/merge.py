@@ -11,7 +11,6 @@ no adaptive execution and no deletion vectors, whose fixed cost is larger than t
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from mirrorlib.commit.mark import METADATA, Mark, append_rows, as_condition, cla
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import Column, Columns
 from mirrorlib.delta.sessions import SMALL_COMMIT, TXN_APP, configured, is_small
-from mirrorlib.delta.table import TableRef
+from mirrorlib.delta.table import TableRef, named_rows
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
@@ -89,17 +88,13 @@ def commit_staged(
         carried = {}
         matches = f"{as_condition(f's.{OP}', mark.all_facts)} AND {matches}"
     clauses = " ".join(_clauses(staged, names, quiet=quiet, dropped=dropped, refused=refused))
-    source = f"_mirror_{uuid.uuid4().hex}"  # a session may have to do for several tables
     with claimed(mark, _changes_of(staged, keys)) as rows:
         if rows is None:
             return
-        rows.createOrReplaceTempView(source)
-        try:
-            with configured(spark, carried, _merge_conf(staged, columns, keys, table_bytes)):
-                # Not lazy: it runs here.
-                spark.sql(f"MERGE INTO {ref.sql} AS t USING {source} AS s ON {matches} {clauses}")
-        finally:
-            spark.catalog.dropTempView(source)
+        conf = configured(spark, carried, _merge_conf(staged, columns, keys, table_bytes))
+        with named_rows(rows, spark) as source, conf:
+            # Not lazy: it runs here.
+            spark.sql(f"MERGE INTO {ref.sql} AS t USING {source} AS s ON {matches} {clauses}")
 
 
 def _clauses(

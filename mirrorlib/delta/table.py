@@ -7,7 +7,8 @@ In: a `Target` and a table's name. Out: `TableRef` (how SQL, writers and the log
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +16,7 @@ from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, FileLog, HistoryLog, TableLog, read_checksum
 from mirrorlib.delta.properties import READERS_PROPERTY, VECTORS, Described
+from mirrorlib.delta.sessions import read_conf
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName
@@ -160,6 +162,23 @@ def open_log(spark: SparkSession, ref: TableRef, location: str | None = None) ->
 def read_table(spark: SparkSession, ref: TableRef) -> DataFrame:
     """Return the table's rows."""
     return spark.table(ref.sql) if ref.path is None else spark.read.format("delta").load(ref.path)
+
+
+@contextlib.contextmanager
+def named_rows(rows: DataFrame, session: SparkSession) -> Iterator[str]:
+    """Give rows a name in a session's SQL until the block ends, a global one where they are another session's."""
+    name = f"_mirror_{uuid.uuid4().hex}"  # a session may have to do for several tables
+    source, drop = name, session.catalog.dropTempView
+    if rows.sparkSession is session:  # where the compute has one for all, it has no global views
+        rows.createOrReplaceTempView(name)
+    else:
+        rows.createOrReplaceGlobalTempView(name)
+        shared = quote(read_conf(session, "spark.sql.globalTempDatabase") or "global_temp")
+        source, drop = f"{shared}.{name}", session.catalog.dropGlobalTempView
+    try:
+        yield source
+    finally:
+        drop(name)
 
 
 def drop_table(spark: SparkSession, ref: TableRef) -> None:

@@ -11,7 +11,6 @@ no difference.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -29,8 +28,8 @@ from mirrorlib.delta.key_property import (
     stored_keys,
 )
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
-from mirrorlib.delta.sessions import lend_session, read_conf
-from mirrorlib.delta.table import check_made, find_target, open_log
+from mirrorlib.delta.sessions import lend_session
+from mirrorlib.delta.table import check_made, find_target, named_rows, open_log
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.declared_keys import read_keyed
@@ -242,30 +241,21 @@ def _merge(session: SparkSession, rows: DataFrame, view: View, said: Mapping[str
     if keys.deleted is not None:
         gone = f.when(f.col(quote(keys.deleted)), f.current_timestamp())
         newest = newest.withColumn(DELETED_AT, gone)
-    name = f"_mirror_view_{uuid.uuid4().hex}"
-    source, drop = name, session.catalog.dropTempView
-    if rows.sparkSession is session:  # where the compute has one for all, it has no global views
-        newest.createOrReplaceTempView(name)
-    else:
-        newest.createOrReplaceGlobalTempView(name)
-        shared = quote(read_conf(session, "spark.sql.globalTempDatabase") or "global_temp")
-        source, drop = f"{shared}.{name}", session.catalog.dropGlobalTempView
     same = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in keys.primary)
     # Structs compare field by field, and NULL is less than everything: the oldest.
     ours, theirs = (
         f"struct({', '.join(f'{side}.{quote(name)}' for name in view.order)})" for side in "st"
     )
     try:
-        session.sql(
-            f"MERGE INTO {view.place.ref.sql} AS t USING {source} AS s "
-            f"ON {same} AND {as_condition(f's.{quote(keys.primary[0])}', said)} "
-            f"WHEN MATCHED AND {ours} > {theirs} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        )
+        with named_rows(newest, session) as source:
+            session.sql(
+                f"MERGE INTO {view.place.ref.sql} AS t USING {source} AS s "
+                f"ON {same} AND {as_condition(f's.{quote(keys.primary[0])}', said)} "
+                f"WHEN MATCHED AND {ours} > {theirs} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
     except Exception as exc:  # up to Spark 3.5 it is Py4J's
         if NULL_KEY in str(exc):
             msg = "a primary key is NULL in the changelog"
             step = "Filter such rows out, or give them a key."
             raise KeysError(msg, column=", ".join(keys.primary), next_step=step) from exc
         raise
-    finally:
-        drop(name)
