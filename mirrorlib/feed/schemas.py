@@ -6,6 +6,7 @@ follows its name in the data files, at any depth; one that a row has not is NULL
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -195,7 +196,7 @@ def renewed_columns(commits: Commits, version: int) -> dict[str, str]:
     The log is only gone through where a property says that a rewrite of this kind has been.
     """
     renewed: dict[str, str] = {}
-    try:
+    with contextlib.suppress(FeedError):  # what came before is told by nobody
         if PAUSED not in commits.metadata_at(max(version, 0)).properties:
             return renewed
         for number in range(version, commits.first, -1):
@@ -207,8 +208,6 @@ def renewed_columns(commits: Commits, version: int) -> dict[str, str]:
                 new = now.get(fold_name(name), old)
                 if new != old:
                     renewed[old] = renewed.get(new, new)
-    except FeedError:  # what came before is told by nobody
-        pass
     return renewed
 
 
