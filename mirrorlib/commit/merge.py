@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from mirrorlib.commit.mark import METADATA, Mark, append_rows, as_condition, claimed, mark_nothing
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import Column, Columns
@@ -30,16 +32,7 @@ _ADAPTIVE_FROM = 1 << 30  # staged bytes: from here on Spark knows better how to
 _BYTES_PER_PARTITION = 8 << 20
 _BITS_PER_KEY = 10  # about one false positive in a hundred
 _ROW_OVERHEAD = 8  # bytes a row that Spark's planner adds
-_SPARK_SIZES = {
-    "boolean": 1,
-    "tinyint": 1,
-    "smallint": 2,
-    "int": 4,
-    "float": 4,
-    "date": 4,
-    "string": 20,
-    "binary": 100,
-}
+_SIZES = {pa.bool_(): 1, pa.string(): 20, pa.binary(): 100}  # of all others as wide as in Arrow
 # Not for other commits: Delta 3.3 reads no table with deletion vectors while it skips nothing.
 _SMALL_MERGE = {
     "spark.databricks.delta.merge.deletionVectors.persistent": "false",
@@ -187,4 +180,4 @@ def _merge_conf(
 
 def _spark_size(column: Column) -> int:
     """Return the bytes that Spark's planner reckons with for a value (DataType.defaultSize)."""
-    return 16 if column.sql_type.startswith("decimal") else _SPARK_SIZES.get(column.sql_type, 8)
+    return _SIZES.get(column.type) or column.type.bit_width // 8
