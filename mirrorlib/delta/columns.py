@@ -92,14 +92,13 @@ def sql_type(kind: pa.DataType) -> str:
 
 def to_columns(pairs: Iterable[tuple[str, str]]) -> Columns:
     """Read (name, Spark type) pairs; columns of types that no mirror has are left out."""
-    found = []
-    for name, text in pairs:
-        decimal = _DECIMAL.fullmatch(text)
-        if decimal:
-            found.append(Column(name, pa.decimal128(int(decimal[1]), int(decimal[2]))))
-        elif text in _ARROW_TYPES:
-            found.append(Column(name, _ARROW_TYPES[text]))
-    return tuple(found)
+    typed = ((name, _arrow_type(text)) for name, text in pairs)
+    return tuple(Column(name, kind) for name, kind in typed if kind is not None)
+
+
+def _arrow_type(text: str) -> pa.DataType | None:
+    decimal = _DECIMAL.fullmatch(text)
+    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _ARROW_TYPES.get(text)
 
 
 def to_pairs(columns: Columns) -> tuple[tuple[str, str], ...]:
