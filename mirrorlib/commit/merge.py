@@ -79,7 +79,7 @@ def commit_staged(
     }
     if mark.claim is not None:
         carried = {}
-        matches = f"{as_condition(f's.{OP}', mark.all_facts)} AND {matches}"
+        matches = f"{as_condition(f's.{OP}', mark.text)} AND {matches}"
     clauses = " ".join(_clauses(staged, names, quiet=quiet, dropped=dropped, refused=refused))
     with claimed(mark, _changes_of(staged, keys)) as rows:
         if rows is None:

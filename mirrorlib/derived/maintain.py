@@ -14,10 +14,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirrorlib.commit.last_commit import read_last_commit
-from mirrorlib.commit.mark import as_condition
+from mirrorlib.commit.mark import as_condition, as_metadata
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.ddl import add_columns, make_table
 from mirrorlib.delta.key_property import (
@@ -222,7 +222,7 @@ def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
         step = "Drop the table and let the view be made anew, or keep it in another one."
         found = last.foreign.told
         raise ForeignWriteError(msg, table=view.place.shown, found=found, next_step=step)
-    said = {_OWNED: view.id, ON: max(last.newest, 0)}
+    said = as_metadata({_OWNED: view.id, ON: max(last.newest, 0)})
     _merge(session, rows, view, said)
     if view.retention is not None and deleted is not None:
         seconds = int(view.retention.total_seconds())
@@ -233,7 +233,7 @@ def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
         )
 
 
-def _merge(session: SparkSession, rows: DataFrame, view: View, said: Mapping[str, Any]) -> None:
+def _merge(session: SparkSession, rows: DataFrame, view: View, said: str) -> None:
     from pyspark.sql import functions as f
 
     keys = view.keys
