@@ -39,13 +39,8 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """Return the commit's `userMetadata`."""
-        return as_metadata(self.all_facts)
-
-    @property
-    def all_facts(self) -> Mapping[str, Any]:
-        """Return what the commit says of itself, and what makes it unrepeatable."""
-        return {**self.facts, "txn": [self.app_id, self.version]}
+        """Return the commit's `userMetadata`: what it says of itself, and what makes it unrepeatable."""
+        return as_metadata({**self.facts, "txn": [self.app_id, self.version]})
 
     @property
     def options(self) -> dict[str, str]:
@@ -59,12 +54,12 @@ def as_metadata(facts: Mapping[str, Any]) -> str:
     return json.dumps({"mirrorlib": facts}, separators=(",", ":"))
 
 
-def as_condition(column: str, facts: Mapping[str, Any]) -> str:
-    """Write what a commit says of itself where neither its statement nor its session has a place for it.
+def as_condition(column: str, metadata: str) -> str:
+    """Write a commit's `userMetadata` where neither its statement nor its session has a place for it.
 
     The condition, on a quoted column, is always true, which Spark does not see: so the log has it with all others.
     """
-    said = base64.urlsafe_b64encode(as_metadata(facts).encode()).decode()
+    said = base64.urlsafe_b64encode(metadata.encode()).decode()
     text = f"CAST({column} AS STRING)"
     return f"(coalesce(length({text}), 0) >= 0 OR {text} = '{IN_CONDITION}{said}')"
 

@@ -11,23 +11,17 @@ no adaptive execution and no deletion vectors, whose fixed cost is larger than t
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import (
-    METADATA,
-    Mark,
-    append_rows,
-    as_condition,
-    claimed,
-    mark_nothing,
-)
+import pyarrow as pa
+
+from mirrorlib.commit.mark import METADATA, Mark, append_rows, as_condition, claimed, mark_nothing
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import Column, Columns
 from mirrorlib.delta.sessions import SMALL_COMMIT, TXN_APP, configured, is_small
-from mirrorlib.delta.table import TableRef
+from mirrorlib.delta.table import TableRef, named_rows
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
@@ -38,16 +32,7 @@ _ADAPTIVE_FROM = 1 << 30  # staged bytes: from here on Spark knows better how to
 _BYTES_PER_PARTITION = 8 << 20
 _BITS_PER_KEY = 10  # about one false positive in a hundred
 _ROW_OVERHEAD = 8  # bytes a row that Spark's planner adds
-_SPARK_SIZES = {
-    "boolean": 1,
-    "tinyint": 1,
-    "smallint": 2,
-    "int": 4,
-    "float": 4,
-    "date": 4,
-    "string": 20,
-    "binary": 100,
-}
+_SIZES = {pa.bool_(): 1, pa.string(): 20, pa.binary(): 100}  # of all others as wide as in Arrow
 # Not for other commits: Delta 3.3 reads no table with deletion vectors while it skips nothing.
 _SMALL_MERGE = {
     "spark.databricks.delta.merge.deletionVectors.persistent": "false",
@@ -94,19 +79,15 @@ def commit_staged(
     }
     if mark.claim is not None:
         carried = {}
-        matches = f"{as_condition(f's.{OP}', mark.all_facts)} AND {matches}"
+        matches = f"{as_condition(f's.{OP}', mark.text)} AND {matches}"
     clauses = " ".join(_clauses(staged, names, quiet=quiet, dropped=dropped, refused=refused))
-    source = f"_mirror_{uuid.uuid4().hex}"  # a session may have to do for several tables
     with claimed(mark, _changes_of(staged, keys)) as rows:
         if rows is None:
             return
-        rows.createOrReplaceTempView(source)
-        try:
-            with configured(spark, carried, _merge_conf(staged, columns, keys, table_bytes)):
-                # Not lazy: it runs here.
-                spark.sql(f"MERGE INTO {ref.sql} AS t USING {source} AS s ON {matches} {clauses}")
-        finally:
-            spark.catalog.dropTempView(source)
+        conf = configured(spark, carried, _merge_conf(staged, columns, keys, table_bytes))
+        with named_rows(rows, spark) as source, conf:
+            # Not lazy: it runs here.
+            spark.sql(f"MERGE INTO {ref.sql} AS t USING {source} AS s ON {matches} {clauses}")
 
 
 def _clauses(
@@ -199,4 +180,4 @@ def _merge_conf(
 
 def _spark_size(column: Column) -> int:
     """Return the bytes that Spark's planner reckons with for a value (DataType.defaultSize)."""
-    return 16 if column.sql_type.startswith("decimal") else _SPARK_SIZES.get(column.sql_type, 8)
+    return _SIZES.get(column.type) or column.type.bit_width // 8

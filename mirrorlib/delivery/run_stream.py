@@ -139,6 +139,6 @@ def _keys(job: StreamJob) -> tuple[str, ...]:
         chosen = chosen.get(name, chosen.get(name.rpartition("/")[2]))
     if chosen is not None:
         return as_names(chosen)
-    mirror = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
+    _, keys = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
     groups, commits = getattr(job.run.sink, "groups", False), job.source.commits
-    return mirror.keys or stored_columns(commits, commits.newest, grouping=groups)
+    return keys or stored_columns(commits, commits.newest, grouping=groups)

@@ -2,7 +2,6 @@
 
 In: what a caller says. Out: `FeedTable`. A word with a slash or a backslash in it is a path, every
 other one a catalog's name.
-Or a root's tables by names and globs, see `find_tables`.
 """
 
 from __future__ import annotations

@@ -19,12 +19,9 @@ from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
 from mirrorlib.identifiers import find_named, fold_name, quote
 from mirrorlib.landing.types import INSTANT, INTEGERS, WALL_CLOCK, widen_type, widens_in_place
 from mirrorlib.names import find_key
-from mirrorlib.nested import names_in
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
 _SQL_TYPES = {
     pa.bool_(): "boolean",
@@ -95,14 +92,13 @@ def sql_type(kind: pa.DataType) -> str:
 
 def to_columns(pairs: Iterable[tuple[str, str]]) -> Columns:
     """Read (name, Spark type) pairs; columns of types that no mirror has are left out."""
-    found = []
-    for name, text in pairs:
-        decimal = _DECIMAL.fullmatch(text)
-        if decimal:
-            found.append(Column(name, pa.decimal128(int(decimal[1]), int(decimal[2]))))
-        elif text in _ARROW_TYPES:
-            found.append(Column(name, _ARROW_TYPES[text]))
-    return tuple(found)
+    typed = ((name, _arrow_type(text)) for name, text in pairs)
+    return tuple(Column(name, kind) for name, kind in typed if kind is not None)
+
+
+def _arrow_type(text: str) -> pa.DataType | None:
+    decimal = _DECIMAL.fullmatch(text)
+    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _ARROW_TYPES.get(text)
 
 
 def to_pairs(columns: Columns) -> tuple[tuple[str, str], ...]:
@@ -131,43 +127,6 @@ def extends(new: DataType, old: DataType) -> bool:
         keys = extends(new.keyType, old.keyType)
         return keys and extends(new.valueType, old.valueType)
     return new.simpleString() == old.simpleString()
-
-
-def _in_order(column: SparkColumn, kind: DataType, wanted: DataType) -> SparkColumn:
-    """Build values of a type again with the fields of another one that `is_same`, in its order and spelling.
-
-    Maps are left as they are: where rows are compared there are none, and MERGE goes by the names in them.
-    """
-    from pyspark.sql import functions as f
-    from pyspark.sql import types as t
-
-    if names_in(kind) == names_in(wanted):
-        return column
-    if isinstance(kind, t.StructType) and isinstance(wanted, t.StructType):
-        has = {fold_name(field.name): field for field in kind.fields}
-        fields = []
-        for new in wanted.fields:
-            old = has[fold_name(new.name)]
-            value = _in_order(column.getField(old.name), old.dataType, new.dataType)
-            fields.append(value.alias(new.name))
-        return f.when(column.isNotNull(), f.struct(*fields))
-    if isinstance(kind, t.ArrayType) and isinstance(wanted, t.ArrayType):
-        inner, becomes = kind.elementType, wanted.elementType
-        return f.transform(column, lambda value: _in_order(value, inner, becomes))
-    return column
-
-
-def in_its_order(rows: DataFrame, schema: StructType) -> DataFrame:
-    """Give the structs of rows a table's order of fields: Spark unites and compares them by place, not by name."""
-    from pyspark.sql import functions as f
-
-    wanted = {fold_name(field.name): field.dataType for field in schema.fields}
-    turned = {}
-    for field in rows.schema.fields:
-        kind, becomes = field.dataType, wanted.get(fold_name(field.name), field.dataType)
-        if is_same(kind, becomes) and names_in(kind) != names_in(becomes):
-            turned[field.name] = _in_order(f.col(quote(field.name)), kind, becomes)
-    return rows.withColumns(turned) if turned else rows
 
 
 def widens(old: DataType, new: DataType) -> Column | None:

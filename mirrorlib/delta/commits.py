@@ -26,14 +26,7 @@ from mirrorlib.delta.actions import (
     read_metadata,
     read_moves,
 )
-from mirrorlib.delta.log import (
-    Commit,
-    LogFiles,
-    commit_path,
-    list_log,
-    read_actions,
-    read_checksum,
-)
+from mirrorlib.delta.log import Commit, LogFiles, commit_path, list_log, read_actions, read_checksum
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.store import Store
 

@@ -15,7 +15,7 @@ from mirrorlib.delta.columns import Columns, spelled_keys
 from mirrorlib.delta.properties import set_properties
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.keys.value import Keys
+from mirrorlib.keys.value import Keys, left_under
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,17 +67,7 @@ def missing_columns(keys: Keys, columns: Iterable[str]) -> tuple[str, ...]:
 def spell_keys_as(keys: Keys, columns: Iterable[str]) -> Keys:
     """Name the columns of keys, which are all there, as the table does."""
     names = {fold_name(name): name for name in columns}
-
-    def spelled(columns: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(names[fold_name(name)] for name in columns)
-
-    return replace(
-        keys,
-        partition=spelled(keys.partition),
-        primary=spelled(keys.primary),
-        deleted=None if keys.deleted is None else names[fold_name(keys.deleted)],
-        order_by=spelled(keys.order_by),
-    )
+    return left_under(keys, {was: names[fold_name(was)] for was in keys.columns})
 
 
 def grouping_columns(properties: Mapping[str, str], columns: Iterable[str]) -> tuple[str, ...]:

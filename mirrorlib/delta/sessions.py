@@ -7,7 +7,6 @@ before its first statement, which costs as much as reading the change files of a
 Some compute, such as Databricks serverless, lets nobody configure a session, nor make one. What only makes a run faster
 is left out there. What a result depends on is then as Spark has it by default, which nobody can have changed; where
 somebody has, `ComputeError` says so. Whether a MERGE can be marked there, `carries_marks` tells.
-And which generation of Spark a session is of, see `spark_generation`; and tables go side by side, see `side_by_side`.
 """
 
 from __future__ import annotations

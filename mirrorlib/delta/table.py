@@ -7,7 +7,8 @@ In: a `Target` and a table's name. Out: `TableRef` (how SQL, writers and the log
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +16,7 @@ from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, FileLog, HistoryLog, TableLog, read_checksum
 from mirrorlib.delta.properties import READERS_PROPERTY, VECTORS, Described
+from mirrorlib.delta.sessions import read_conf
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName
@@ -134,12 +136,6 @@ def check_made(looked: _Looked | None, table: str) -> _Looked:
     return looked
 
 
-def find_location(spark: SparkSession, ref: TableRef) -> str | None:
-    """Return where a catalog keeps the table; None for a table by path, and while there is none."""
-    there = ref.path is None and _exists(spark, ref)
-    return str(_describe(spark, ref)["location"]) if there else None
-
-
 def _exists(spark: SparkSession, ref: TableRef) -> bool:
     if ref.path is None:
         return spark.catalog.tableExists(ref.sql)
@@ -151,10 +147,15 @@ def _describe(spark: SparkSession, ref: TableRef) -> Row:
     return spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
 
 
-def open_log(spark: SparkSession, ref: TableRef, location: str | None) -> TableLog:
-    """Choose the way to the table's commits: its own files, or the catalog's history where those are closed to us."""
+def open_log(spark: SparkSession, ref: TableRef, location: str | None = None) -> TableLog:
+    """Choose the way to the table's commits: its own files, or the catalog's history where those are closed to us.
+
+    A catalog is asked for the *location* of its table where that is not known.
+    """
     if ref.path is not None:
         return FileLog(open_store(ref.path))
+    if location is None and _exists(spark, ref):
+        location = str(_describe(spark, ref)["location"])
     if location is not None:
         with contextlib.suppress(LandingZoneError, StoreError):
             store = open_store(location)
@@ -166,6 +167,23 @@ def open_log(spark: SparkSession, ref: TableRef, location: str | None) -> TableL
 def read_table(spark: SparkSession, ref: TableRef) -> DataFrame:
     """Return the table's rows."""
     return spark.table(ref.sql) if ref.path is None else spark.read.format("delta").load(ref.path)
+
+
+@contextlib.contextmanager
+def named_rows(rows: DataFrame, session: SparkSession) -> Iterator[str]:
+    """Give rows a name in a session's SQL until the block ends, a global one where they are another session's."""
+    name = f"_mirror_{uuid.uuid4().hex}"  # a session may have to do for several tables
+    source, drop = name, session.catalog.dropTempView
+    if rows.sparkSession is session:  # where the compute has one for all, it has no global views
+        rows.createOrReplaceTempView(name)
+    else:
+        rows.createOrReplaceGlobalTempView(name)
+        shared = quote(read_conf(session, "spark.sql.globalTempDatabase") or "global_temp")
+        source, drop = f"{shared}.{name}", session.catalog.dropGlobalTempView
+    try:
+        yield source
+    finally:
+        drop(name)
 
 
 def drop_table(spark: SparkSession, ref: TableRef) -> None:

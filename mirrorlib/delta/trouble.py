@@ -37,6 +37,9 @@ class Trouble:
     found: str | None = None
 
 
+_RIGHTS = Trouble(
+    reason="Spark may not read or write the table or its files",
+    next_step="Give whoever runs this the rights to it.")  # fmt: skip
 # By how their names begin; the first that fits counts.
 _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_MAX_COMMIT_RETRIES",
@@ -53,10 +56,8 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("FAILED_READ_FILE", "CANNOT_READ_FILE"): Trouble(
         reason="a file of the table is damaged or cannot be read", next_step=_START_OVER, found=_FILE),
     ("DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_LOG_FILE_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS",
-     "DELTA_STATE_RECOVER", "DELTA_MISSING_PART_FILES", "DELTA_NO_COMMITS_FOUND"): Trouble(
+     "DELTA_VERSION_NOT_FOUND", "DELTA_STATE_RECOVER", "DELTA_MISSING_PART_FILES", "DELTA_NO_COMMITS_FOUND"): Trouble(
         reason="the table's log lacks versions that are needed", next_step=_START_OVER),
-    ("DELTA_VERSION_NOT_FOUND",): Trouble(
-        reason="the log no longer holds a version of the table that is needed", next_step=_START_OVER),
     ("DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION",): Trouble(
         reason="the versions are older than the table keeps the files that it needs for them",
         next_step=_COPY),
@@ -106,13 +107,8 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
         next_step="Keep them for a week or more."),
     ("DELTA_UNKNOWN_CONFIGURATION", "DELTA_CANNOT_MODIFY_TABLE_PROPERTY"): Trouble(
         reason="this Delta does not take a property that the table has to have", next_step=_NEWER),
-    ("INSUFFICIENT_PERMISSIONS", "UNAUTHORIZED", "PERMISSION_DENIED"): Trouble(
-        reason="Spark may not read or write the table",
-        next_step="Give whoever runs this the rights to it."),
+    ("INSUFFICIENT_PERMISSIONS", "UNAUTHORIZED", "PERMISSION_DENIED"): _RIGHTS,
 }  # fmt: skip
-_RIGHTS = Trouble(
-    reason="Spark may not read or write the table's files",
-    next_step="Give whoever runs this the rights to them.")  # fmt: skip
 _TEXTS = {  # what comes from below Spark has no condition
     "java.lang.OutOfMemoryError": Trouble(reason="Spark ran out of memory", next_step=f"{_SMALLER}."),
     "No space left on device": Trouble(reason="the disk is full", next_step=f"Make room. {_AGAIN}"),

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.address import find_feed_table
-from mirrorlib.delta.columns import in_its_order
 from mirrorlib.derived import frames
 from mirrorlib.derived.job import DerivedTarget, DeriveJob, added_columns, check_columns
 from mirrorlib.derived.sources import Round
 from mirrorlib.derived.strategy.choose import How, PlanShape, choose, fingerprint_of, shape_of
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.read import read_rows, read_window
-from mirrorlib.feed.schemas import keeps
+from mirrorlib.feed.schemas import in_its_order, keeps
 from mirrorlib.feed.window import Window, open_window
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.read import KeysReport, explain_keys

@@ -11,14 +11,13 @@ no difference.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirrorlib.commit.last_commit import read_last_commit
-from mirrorlib.commit.mark import as_condition
+from mirrorlib.commit.mark import as_condition, as_metadata
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.ddl import add_columns, make_table
 from mirrorlib.delta.key_property import (
@@ -30,8 +29,8 @@ from mirrorlib.delta.key_property import (
     stored_keys,
 )
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
-from mirrorlib.delta.sessions import lend_session, read_conf
-from mirrorlib.delta.table import check_made, find_location, find_target, open_log
+from mirrorlib.delta.sessions import lend_session
+from mirrorlib.delta.table import check_made, find_target, named_rows, open_log
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.declared_keys import read_keyed
@@ -217,14 +216,14 @@ def _check_resolution(view: View, arrival: tuple[str, ...], properties: Mapping[
 def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
     """Merge changes by key where they are newer, in one commit; then forget what is old enough."""
     ref, deleted = view.place.ref, view.keys.deleted
-    log = open_log(session, ref, find_location(session, ref))
+    log = open_log(session, ref)
     last = read_last_commit(log, lambda one: (one.ours or {}).get(_OWNED) == view.id, _OWNED)
     if last.foreign is not None:
         msg = "somebody else has written to the table of the current view"
         step = "Drop the table and let the view be made anew, or keep it in another one."
         found = last.foreign.told
         raise ForeignWriteError(msg, table=view.place.shown, found=found, next_step=step)
-    said = {_OWNED: view.id, ON: max(last.newest, 0)}
+    said = as_metadata({_OWNED: view.id, ON: max(last.newest, 0)})
     _merge(session, rows, view, said)
     if view.retention is not None and deleted is not None:
         seconds = int(view.retention.total_seconds())
@@ -235,7 +234,7 @@ def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
         )
 
 
-def _merge(session: SparkSession, rows: DataFrame, view: View, said: Mapping[str, Any]) -> None:
+def _merge(session: SparkSession, rows: DataFrame, view: View, said: str) -> None:
     from pyspark.sql import functions as f
 
     keys = view.keys
@@ -243,30 +242,21 @@ def _merge(session: SparkSession, rows: DataFrame, view: View, said: Mapping[str
     if keys.deleted is not None:
         gone = f.when(f.col(quote(keys.deleted)), f.current_timestamp())
         newest = newest.withColumn(DELETED_AT, gone)
-    name = f"_mirror_view_{uuid.uuid4().hex}"
-    source, drop = name, session.catalog.dropTempView
-    if rows.sparkSession is session:  # where the compute has one for all, it has no global views
-        newest.createOrReplaceTempView(name)
-    else:
-        newest.createOrReplaceGlobalTempView(name)
-        shared = quote(read_conf(session, "spark.sql.globalTempDatabase") or "global_temp")
-        source, drop = f"{shared}.{name}", session.catalog.dropGlobalTempView
     same = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in keys.primary)
     # Structs compare field by field, and NULL is less than everything: the oldest.
     ours, theirs = (
         f"struct({', '.join(f'{side}.{quote(name)}' for name in view.order)})" for side in "st"
     )
     try:
-        session.sql(
-            f"MERGE INTO {view.place.ref.sql} AS t USING {source} AS s "
-            f"ON {same} AND {as_condition(f's.{quote(keys.primary[0])}', said)} "
-            f"WHEN MATCHED AND {ours} > {theirs} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        )
+        with named_rows(newest, session) as source:
+            session.sql(
+                f"MERGE INTO {view.place.ref.sql} AS t USING {source} AS s "
+                f"ON {same} AND {as_condition(f's.{quote(keys.primary[0])}', said)} "
+                f"WHEN MATCHED AND {ours} > {theirs} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
     except Exception as exc:  # up to Spark 3.5 it is Py4J's
         if NULL_KEY in str(exc):
             msg = "a primary key is NULL in the changelog"
             step = "Filter such rows out, or give them a key."
             raise KeysError(msg, column=", ".join(keys.primary), next_step=step) from exc
         raise
-    finally:
-        drop(name)

@@ -3,13 +3,10 @@
 In: a table. Out: a DataFrame of one version of it. A partition key holds whoever writes. That each primary key
 occurs once is what the table's owner guarantees, so it is claimed only while nobody else has changed rows since
 mirrorlib's last commit.
-And write them as SQL for platforms that have informational constraints, see `key_statements`; and find the table of a
-mirror, and its keys as its journal has them, see `find_mirror`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table, split_dotted
@@ -110,20 +107,17 @@ def key_statements(table: str, keys: Keys) -> tuple[str, ...]:
     return (*statements, f"COMMENT ON TABLE {name} IS {sql_text('; '.join(parts))}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mirror:
-    """A table of a target: what `read_feed` knows it by, and its keys; no keys when it is no mirror or has none."""
+def find_mirror(
+    place: str, table: str, *, catalog: str | None, state: str | None
+) -> tuple[str, tuple[str, ...]]:
+    """Return what `read_feed` knows a table of a target by, and its keys as its journal has them.
 
-    table: str
-    keys: tuple[str, ...]
-
-
-def find_mirror(place: str, table: str, *, catalog: str | None, state: str | None) -> Mirror:
-    """Address a table of a target; raises `TableNameError` where no table can have that name."""
+    No keys when it is no mirror or has none. Raises `TableNameError` where no table can have that name.
+    """
     name = parse_name(table)
     if catalog is not None and state is None:
         nowhere = Target(place=place, catalog=catalog, state="")
-        return Mirror(table=refer(nowhere, name).address, keys=())
+        return refer(nowhere, name).address, ()
     target = Target.of(place, catalog=catalog, state=state)
     store, names = open_store(target.state), [name]
     if catalog is not None:
@@ -138,4 +132,4 @@ def find_mirror(place: str, table: str, *, catalog: str | None, state: str | Non
     keys = entry.plan.policies.keys if entry is not None else ()
     columns = [column for column, _ in entry.done.columns] if entry and entry.done else []
     found = tuple(find_key(columns, key) or key.strip() for key in keys)
-    return Mirror(table=refer(target, name).address, keys=found)
+    return refer(target, name).address, found

@@ -6,20 +6,26 @@ follows its name in the data files, at any depth; one that a row has not is NULL
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirrorlib.delta.actions import Metadata
+from mirrorlib.delta.columns import is_same
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.ddl import EXACT_IN_DOUBLE
 from mirrorlib.delta.properties import PAUSED
 from mirrorlib.errors import FeedError
 from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.nested import names_in
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
+
+    _Tell: TypeAlias = Callable[[StructField, DataType], Column]
+    _NameOf: TypeAlias = Callable[[StructField], str]  # what fields are known by
 
 # PROTOCOL.md, "Type Widening"
 _WIDER = {
@@ -119,26 +125,47 @@ def tell_columns(frame: DataFrame, was: StructType, becomes: StructType) -> list
     def tell(found: StructField, kind: DataType) -> Column:
         value, given = f.col(quote(found.name)), frame.schema[found.name].dataType
         same = found.dataType == kind and given.simpleString() == kind.simpleString()
-        return value if same else _tell(value, found.dataType, kind)
+        return value if same else _tell(value, found.dataType, kind, _name_in_files)
 
-    return _tell_fields(was, becomes, tell)
+    return _tell_fields(was, becomes, tell, _name_in_files)
+
+
+def in_its_order(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Give the structs of rows a table's order of fields: Spark unites and compares them by place, not by name."""
+    from pyspark.sql import functions as f
+
+    wanted = {fold_name(field.name): field.dataType for field in schema.fields}
+    turned = {}
+    for field in rows.schema.fields:
+        kind, becomes = field.dataType, wanted.get(fold_name(field.name), field.dataType)
+        if is_same(kind, becomes) and names_in(kind) != names_in(becomes):
+            turned[field.name] = _tell(f.col(quote(field.name)), kind, becomes, _folded_name)
+    return rows.withColumns(turned) if turned else rows
+
+
+def _name_in_files(field: StructField) -> str:
+    return physical_name(field.jsonValue())
+
+
+def _folded_name(field: StructField) -> str:
+    return fold_name(field.name)
 
 
 def _tell_fields(
-    was: StructType, becomes: StructType, tell: Callable[[StructField, DataType], Column]
+    was: StructType, becomes: StructType, tell: _Tell, name_of: _NameOf
 ) -> list[Column]:
     from pyspark.sql import functions as f
 
-    old = {physical_name(field.jsonValue()): field for field in was.fields}
+    old = {name_of(field): field for field in was.fields}
     columns = []
     for field in becomes.fields:
-        found, kind = old.get(physical_name(field.jsonValue())), field.dataType
+        found, kind = old.get(name_of(field)), field.dataType
         value = f.lit(None).cast(kind) if found is None else tell(found, kind)
         columns.append(value.alias(field.name))
     return columns
 
 
-def _tell(value: Column, was: DataType, becomes: DataType) -> Column:
+def _tell(value: Column, was: DataType, becomes: DataType, name_of: _NameOf) -> Column:
     """Rebuild a value field by field: a cast would take the fields of structs by their places, not by their names."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import ArrayType, MapType, StructType
@@ -146,14 +173,15 @@ def _tell(value: Column, was: DataType, becomes: DataType) -> Column:
     if isinstance(was, StructType) and isinstance(becomes, StructType):
 
         def tell(found: StructField, kind: DataType) -> Column:
-            return _tell(value.getField(found.name), found.dataType, kind)
+            return _tell(value.getField(found.name), found.dataType, kind, name_of)
 
-        return f.when(value.isNotNull(), f.struct(*_tell_fields(was, becomes, tell)))
+        return f.when(value.isNotNull(), f.struct(*_tell_fields(was, becomes, tell, name_of)))
     if isinstance(was, ArrayType) and isinstance(becomes, ArrayType):
-        items = (was.elementType, becomes.elementType)
+        items = (was.elementType, becomes.elementType, name_of)
         return f.transform(value, lambda item: _tell(item, *items))
     if isinstance(was, MapType) and isinstance(becomes, MapType):
-        keys, values = (was.keyType, becomes.keyType), (was.valueType, becomes.valueType)
+        keys = (was.keyType, becomes.keyType, name_of)
+        values = (was.valueType, becomes.valueType, name_of)
         value = f.transform_keys(value, lambda key, _: _tell(key, *keys))
         return f.transform_values(value, lambda _, item: _tell(item, *values))
     if (was.simpleString(), becomes.simpleString()) == ("bigint", "double"):
@@ -168,7 +196,7 @@ def renewed_columns(commits: Commits, version: int) -> dict[str, str]:
     The log is only gone through where a property says that a rewrite of this kind has been.
     """
     renewed: dict[str, str] = {}
-    try:
+    with contextlib.suppress(FeedError):  # what came before is told by nobody
         if PAUSED not in commits.metadata_at(max(version, 0)).properties:
             return renewed
         for number in range(version, commits.first, -1):
@@ -180,8 +208,6 @@ def renewed_columns(commits: Commits, version: int) -> dict[str, str]:
                 new = now.get(fold_name(name), old)
                 if new != old:
                     renewed[old] = renewed.get(new, new)
-    except FeedError:  # what came before is told by nobody
-        pass
     return renewed
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.log import LOG
-from mirrorlib.delta.table import find_location, open_log, refer
+from mirrorlib.delta.table import open_log, refer
 from mirrorlib.errors import (
     JournalError,
     LandingZoneError,
@@ -113,7 +113,7 @@ def open_work(
     return Work(
         spark=spark,
         ref=ref,
-        log=open_log(spark, ref, find_location(spark, ref)),
+        log=open_log(spark, ref),
         source=source,
         journal=Journal(job.state, folder.name),
         lives=lives,

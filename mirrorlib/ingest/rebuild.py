@@ -20,7 +20,7 @@ from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.delta.table import check_made, find_location, find_table, open_log, refer
+from mirrorlib.delta.table import check_made, find_table, open_log, refer
 from mirrorlib.errors import ForeignWriteError, JournalError
 from mirrorlib.events import Observer, emit, unobserved
 from mirrorlib.feed.read import read_rows
@@ -212,7 +212,7 @@ def undo_rebuild(
     life, entry, done = _find_undoable(Journal(store, name), name)
     with lock_table(spark, places, store, name, lambda: False), lend_session(spark) as session:
         ref = refer(places, name)
-        log = open_log(session, ref, find_location(session, ref))
+        log = open_log(session, ref)
         newest = log.newest(at_least=done.version) or done.version
         if _is_undone(log.commits(done.version, newest), str(name)):
             return

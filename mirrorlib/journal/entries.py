@@ -1,8 +1,7 @@
 """What the journal holds: a table's lives, the plans of its batches, and how they ended.
 
-In: nothing. Out: frozen values and their JSON, which a person can read. A value that an older version
-wrote lacks what came later, and takes its default. Protocol: docs/architecture.md,
-"The commit protocol".
+In: nothing. Out: frozen values and their JSON, which a person can read. Protocol: docs/architecture.md, "The commit
+protocol".
 """
 
 from __future__ import annotations

@@ -140,19 +140,11 @@ def holder_of(registry: Registry) -> str:
 
 def process_started(pid: int) -> str | None:
     """Return something that tells a process from a later one with its number; None when there is no such process."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except ProcessLookupError:
-        return None
-    except FileNotFoundError:
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
         if Path("/proc/self/stat").exists():
-            return None
-    else:
-        return None if fields[0] == "Z" else fields[19]
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
-    return "running"
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            return None if fields[0] == "Z" else fields[19]
+        with contextlib.suppress(PermissionError):  # it is there, and somebody else's
+            os.kill(pid, 0)
+        return "running"
+    return None

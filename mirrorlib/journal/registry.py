@@ -9,10 +9,9 @@ In: a `Store` over the state folder. Out: frozen values read from, and written a
     consumers/<consumer>/<table>/status.json                        the last word, for people
     consumers/<consumer>/<table>/forgotten.json                     how many streams there were when it was dropped
 
-`<inverse>` makes the newest sort first, so one short listing finds it. `<stream>` is random: what is left
-of a stream that was forgotten half is nobody's. Promises: streams, windows and
-outcomes are written by put-if-absent, so a crash repeats the same window, and whoever comes second
-reads what the first has written.
+`<inverse>`: see `plan_log`. `<stream>` is random: what is left of a stream that was forgotten half is nobody's.
+Promises: streams, windows and outcomes are written by put-if-absent, so a crash repeats the same window, and whoever
+comes second reads what the first has written.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         return self._values.write_new(f"{self.folder}/streams/{ordinal:06d}.json", stream)
 
     def given_before(self, stream: Stream, number: int) -> int | None:
-        """Return the last window before *number* whose rows the receiver was given; 0 for none, None for unknown."""
+        """Return the last window before *number* whose rows the receiver was given; 0 for none, None for a round."""
         if number == 1:
             return 0
         return self._values.read(WindowDone, self._path(stream, number - 1, "done")).given

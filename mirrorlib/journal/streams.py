@@ -1,7 +1,6 @@
 """What is kept of a consumer: how it receives a table, which windows it was given, how each ended.
 
-In: nothing. Out: frozen values and their JSON, which a person can read. A value that an older
-version wrote lacks what came later, and takes its default.
+In: nothing. Out: frozen values and their JSON, which a person can read.
 """
 
 from __future__ import annotations
@@ -83,8 +82,7 @@ class WindowDone(Value):
     rows: int | None
     seconds: float
     finished_at: str
-    # The number of the last window, up to this one, whose rows the receiver was given, 0 for none; None where earlier
-    # versions have not written it down.
+    # The number of the last window, up to this one, whose rows the receiver was given, 0 for none; None for a round.
     given: int | None = None
 
 

@@ -8,7 +8,6 @@ and by however many it is written.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from mirrorlib.delivery.sinks.open import open_place
 from mirrorlib.delta.address import EVENTS, LEDGER
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.lock import lock_table
-from mirrorlib.delta.table import TableRef, find_table, read_table, refer
+from mirrorlib.delta.table import TableRef, find_table, named_rows, read_table, refer
 from mirrorlib.errors import JournalError
 from mirrorlib.journal.disk import Journal
 from mirrorlib.names import parse_name
@@ -149,15 +148,11 @@ def _merge(
     """Add rows that are not there, in one commit; none without rows."""
     if not rows:
         return
-    source = f"_mirror_{uuid.uuid4().hex}"
     same = " AND ".join(f"t.{name} = s.{name}" for name in by)
-    spark.createDataFrame(rows, columns).createOrReplaceTempView(source)
-    try:
+    with named_rows(spark.createDataFrame(rows, columns), spark) as source:
         spark.sql(
             f"MERGE INTO {ref.sql} AS t USING {source} AS s ON {same} WHEN NOT MATCHED THEN INSERT *"
         )
-    finally:
-        spark.catalog.dropTempView(source)
 
 
 def to_row(columns: str, facts: Mapping[str, Any]) -> Row:

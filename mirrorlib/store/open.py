@@ -21,18 +21,11 @@ if TYPE_CHECKING:
 
     from mirrorlib.store.protocol import Store
 
-# How long obstore goes on repeating a request that met a lost connection, a 5xx or "too many requests".
+# How long obstore goes on repeating a request that met a lost connection, a 5xx or "too many requests": ten times at
+# most, after pauses that grow from 0.1 to 15 s, by itself.
 # How long one request may take is obstore's own default, 30 s, which a variable may change
 # (AWS_TIMEOUT, AZURE_TIMEOUT): stating it here would put every other such variable out of effect.
-RETRIES: RetryConfig = {
-    "max_retries": 10,
-    "retry_timeout": timedelta(minutes=2),
-    "backoff": {
-        "init_backoff": timedelta(milliseconds=100),
-        "max_backoff": timedelta(seconds=15),
-        "base": 2,
-    },
-}
+RETRIES: RetryConfig = {"retry_timeout": timedelta(minutes=2)}
 
 # Schemes whose URLs name a bucket, then a path.
 _IN_BUCKETS = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirrorlib.cli.main import main
-from mirrorlib.feed.declared_keys import Mirror, find_mirror
+from mirrorlib.feed.declared_keys import find_mirror
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.registry import Registry
 from mirrorlib.names import parse_name
@@ -100,14 +100,15 @@ def test_the_journal_of_a_catalog_s_table_is_found_by_its_table_part(
     refused.write_status({"state": "failed"})
 
     for table in ("orders", "ORDERS", "dbo/Orders"):
-        told = find_mirror("s", table, catalog="c", state=str(state))
-        assert ("id",) == told.keys
-    assert () == find_mirror("s", "order", catalog="c", state=str(state)).keys
+        _, keys = find_mirror("s", table, catalog="c", state=str(state))
+        assert ("id",) == keys
+    _, keys = find_mirror("s", "order", catalog="c", state=str(state))
+    assert () == keys
 
 
 @pytest.mark.parametrize("state", [None, "state"])
 def test_names_with_dots_stay_one_name(tmp_path: Path, state: str | None) -> None:
     """In a catalog's address, with a state folder and without."""
     where = None if state is None else str(tmp_path / state)
-    expected = Mirror(table="`my.catalog`.`a.b`.`c.d`", keys=())
+    expected = ("`my.catalog`.`a.b`.`c.d`", ())
     assert expected == find_mirror("a.b", "dbo/c.d", catalog="my.catalog", state=where)

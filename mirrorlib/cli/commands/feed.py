@@ -22,17 +22,17 @@ def _feed(arguments: argparse.Namespace) -> bool:
     from mirrorlib.feed.owners import stored_columns
     from mirrorlib.feed.read import BEYOND
 
-    mirror = call(find_mirror, arguments, place=arguments.target)
+    address, its_keys = call(find_mirror, arguments, place=arguments.target)
     spark = start_spark(arguments)
-    table = find_feed_table(spark, mirror.table)
+    table = find_feed_table(spark, address)
     commits = table.commits
-    keys = tuple(arguments.keys or mirror.keys or stored_columns(commits, commits.newest))
+    keys = tuple(arguments.keys or its_keys or stored_columns(commits, commits.newest))
     after = arguments.after
     if after is None:
         after = (commits.newest if arguments.until is None else commits.first) - 1
     with configured(spark, {BEYOND: "true"} if arguments.allow_out_of_range else {}):
         frame = mirrorlib.read_feed(
-            spark, mirror.table, after=after, until=arguments.until, net=arguments.net, keys=keys
+            spark, address, after=after, until=arguments.until, net=arguments.net, keys=keys
         )
     changes = first_changes(frame, arguments.table, keys, arguments.limit)
     if arguments.json:

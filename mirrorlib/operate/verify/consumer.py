@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from mirrorlib.delivery.consumers import known_streams
 from mirrorlib.delivery.sinks.open import is_same_url, shown_url
 from mirrorlib.delta.address import FeedTable, find_feed_table
-from mirrorlib.delta.columns import in_its_order
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import refer
 from mirrorlib.delta.trouble import is_sparks, tell_trouble
@@ -32,7 +31,7 @@ from mirrorlib.errors import (
 )
 from mirrorlib.feed.net import is_comparable
 from mirrorlib.feed.read import read_rows, read_window
-from mirrorlib.feed.schemas import physical_names
+from mirrorlib.feed.schemas import in_its_order, physical_names
 from mirrorlib.feed.window import open_window
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.batch.spark_reader import Stage

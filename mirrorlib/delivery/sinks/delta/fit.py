@@ -18,13 +18,14 @@ from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
-from mirrorlib.delta.columns import Columns, extends, holds, in_its_order, is_same, widens
+from mirrorlib.delta.columns import Columns, extends, holds, is_same, widens
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
 from mirrorlib.delta.log import REWRITE
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.table import find_target
 from mirrorlib.errors import FeedExpiredError, MirrorError, SchemaError
 from mirrorlib.feed.net import is_comparable
+from mirrorlib.feed.schemas import in_its_order
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.landing.columns import OURS
