@@ -1,8 +1,8 @@
-"""Commit files that lie in a table's folder as they are: nothing is read but their footers.
+"""Commit files that lie in a table's folder as they are: nothing is read.
 
-In: copies, what their footers tell, the version that they come behind. Out: one commit that adds them, written as
-Delta's protocol has it, or False where another came first. Promise: put-if-absent lets one of all writers have a
-version, so it is there once, for exactly the table that the caller has looked at.
+In: copies, what their reader has found in them, the version that they come behind. Out: one commit that adds them,
+written as Delta's protocol has it, or False where another came first. Promise: put-if-absent lets one of all writers
+have a version, so it is there once, for exactly the table that the caller has looked at.
 Source: Delta PROTOCOL.md, "Add File and Remove File", "Transaction Identifiers", "Commit Provenance Information",
 "Per-file Statistics".
 """
@@ -14,18 +14,15 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.mark import Mark
-from mirrorlib.commit.stage import column_statistics
 from mirrorlib.delta.log import commit_path
 from mirrorlib.delta.table import Found, TableRef, read_table
 from mirrorlib.store import Store
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
     from pyspark.sql import SparkSession
 
 # Features that ask nothing of a commit which only adds files.
@@ -33,7 +30,6 @@ _ASKS_NOTHING = frozenset({
     "appendOnly", "changeDataFeed", "clustering", "deletionVectors", "domainMetadata", "invariants",
     "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck",
 })  # fmt: skip
-_LONGEST = 32  # bytes of a text in statistics: writers cut longer ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +39,7 @@ class AddedFile:
     path: str  # relative to the table, of letters, digits, "-", "/" and "." alone
     size: int  # bytes
     rows: int  # how many it has
-    statistics: Mapping[str, Any]  # Delta's, beside the number of rows
+    ends: Mapping[str, tuple[Any, Any]]  # the least and the greatest value of columns without NULLs
 
 
 def takes_files(spark: SparkSession, ref: TableRef, found: Found) -> bool:
@@ -89,7 +85,7 @@ def commit_files(
                 "size": file.size,
                 "modificationTime": now,
                 "dataChange": True,
-                "stats": json.dumps({"numRecords": file.rows, **file.statistics}),
+                "stats": _statistics(file),
             }
         }
         for file in files
@@ -100,29 +96,9 @@ def commit_files(
     return table.put_new(path, data) or table.read(path) == data
 
 
-def read_statistics(metadata: pq.FileMetaData, names: Sequence[str]) -> dict[str, Any]:
-    """Read the ends of some columns off a footer, of those types whose ends Delta and Parquet write alike."""
-    lows: dict[str, Any] = {}
-    highs: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for name in names:
-        known = column_statistics([metadata], name)
-        if any(one is None or not one.has_null_count for one in known):
-            continue
-        nulls[name] = sum(one.null_count for one in known)
-        filled = [one for one in known if one.has_min_max]
-        ends = [end for one in filled for end in (one.min, one.max)]
-        empty = sum(one.num_values == 0 for one in known)
-        if ends and len(filled) + empty == len(known) and all(_is_exact(end) for end in ends):
-            lows[name], highs[name] = _as_json(min(ends)), _as_json(max(ends))
-    return {"minValues": lows, "maxValues": highs, "nullCount": nulls}
-
-
-def _is_exact(end: object) -> bool:
-    if isinstance(end, str):
-        return len(end.encode()) < _LONGEST
-    return type(end) in {int, date}
-
-
-def _as_json(end: object) -> object:
-    return end.isoformat() if isinstance(end, date) else end
+def _statistics(file: AddedFile) -> str:
+    """Write Delta's statistics of a file."""
+    least, most = ({name: ends[place] for name, ends in file.ends.items()} for place in (0, 1))
+    nulls = dict.fromkeys(file.ends, 0)
+    told = {"minValues": least, "maxValues": most, "nullCount": nulls}
+    return json.dumps({"numRecords": file.rows, **told}, default=str)  # as it writes dates, too

@@ -61,6 +61,23 @@ def test_a_first_load_takes_its_files_as_they_are(fresh: Mirror) -> None:
     assert ["insert"] * 4 == [row["_change_type"] for row in feed.collect()]
 
 
+def test_the_ends_that_are_told_are_those_of_the_rows(fresh: Mirror) -> None:
+    """A footer may lie about them, by which rows would be passed over, or end the process that asks it."""
+    path = fresh.publish([{"id": 5, "v": "x"}, {"id": 77, "v": None}])
+    data = path.read_bytes()
+    size = int.from_bytes(data[-8:-4], "little")
+    body, footer = data[: -8 - size], data[-8 - size :]
+    lying = footer.replace((77).to_bytes(8, "little"), (6).to_bytes(8, "little"))
+    assert lying != footer
+    path.write_bytes(body + lying)
+
+    report = fresh.assert_current()
+
+    assert ["adopt"] == kinds(report)
+    (added,) = adds(fresh)
+    assert {"id": 77} == json.loads(added["stats"])["maxValues"]
+
+
 def digests(paths: Any) -> list[str]:
     """Tell files by what they hold."""
     return sorted(hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths)

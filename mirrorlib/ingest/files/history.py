@@ -157,7 +157,7 @@ class History:
         """Return the file that the last run has left because it may have been an upload under way."""
         said = self.journal.read_status().get("watched")
         try:
-            watched = Watched(**said)
+            watched = Watched(**(said or {}))
             aware = datetime.fromisoformat(watched.seen_at).tzinfo is not None
         except (TypeError, ValueError):
             return None  # nothing rests on it: the file is watched from now on
