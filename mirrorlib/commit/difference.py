@@ -7,6 +7,8 @@ multiset: where equal ones become fewer, all go and those that stay come again, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, WRONG
@@ -36,6 +38,14 @@ def difference(old: DataFrame, new: DataFrame, keys: Sequence[str] = ()) -> Data
     marked = rows.withColumn(NEW, one_each).where(~(f.col(NEW) & (f.col(OP) == DROP)))
     change = f.lit(CHANGE).cast("tinyint")
     return marked.withColumn(OP, f.when(f.col(NEW), change).otherwise(f.col(OP))).drop(NEW)
+
+
+def rows_like(rows: DataFrame, values: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Keep the rows that equal some values in some columns, which these have in this order; NULL equals NULL."""
+    names = [f"_mirror_{place}" for place in range(len(columns))]
+    named = values.toDF(*names)
+    same = [rows[quote(c)].eqNullSafe(named[n]) for c, n in zip(columns, names, strict=True)]
+    return rows.join(named, reduce(and_, same), "left_semi")
 
 
 def ops_of_counts(counts: DataFrame, columns: Sequence[str], *, exact: bool = False) -> DataFrame:

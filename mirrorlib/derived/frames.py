@@ -13,6 +13,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.difference import rows_like
 from mirrorlib.derived.sources import SourceTable
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.declared_keys import declare_stored
@@ -101,6 +102,8 @@ def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]
     """Keep the rows some of whose columns equal one of some values, each there once; NULL is a value like any other."""
     from pyspark.sql import functions as f
 
+    if len(keys) == 1:
+        return rows_like(rows, *keys[0])
     names, flags = rows.columns, []
     for place, (values, columns) in enumerate(keys):
         flag = f"_mirror_key_{place}"
@@ -108,8 +111,6 @@ def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]
         named = values.toDF(*new)
         pairs = zip(columns, new, strict=True)
         same = reduce(and_, [rows[quote(column)].eqNullSafe(f.col(to)) for column, to in pairs])
-        if len(keys) == 1:
-            return rows.join(named, same, "left_semi")
         rows = rows.join(named.withColumn(flag, f.lit(True)), same, "left")  # noqa: FBT003  # a value of a column
         flags.append(f.col(flag).isNotNull())
     return rows.where(reduce(or_, flags)).select(*map(quote, names))

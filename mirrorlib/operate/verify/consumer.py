@@ -13,13 +13,13 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.difference import rows_like
 from mirrorlib.delivery.consumers import known_streams
 from mirrorlib.delivery.sinks.open import is_same_url, shown_url
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import refer
 from mirrorlib.delta.trouble import is_sparks, tell_trouble
-from mirrorlib.derived.frames import rows_of_keys
 from mirrorlib.errors import (
     FeedError,
     ForeignWriteError,
@@ -228,7 +228,7 @@ class _Look:
             raise self._refused(JournalError, msg)
         window = open_window(commits, since, version)
         changed = read_window(self.spark, self.source, window).select(*map(quote, keys)).distinct()
-        return rows_of_keys(rows, [(changed, keys)])
+        return rows_like(rows, changed, keys)
 
     def _began(self) -> tuple[Stream, int | None]:
         """Find the stream that wrote last, and behind which version its copy began; None for a snapshot, or a log."""

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from mirrorlib.commit.difference import NET, NEW, ops_of_counts
+from mirrorlib.commit.difference import NET, NEW, ops_of_counts, rows_like
 from mirrorlib.commit.mark import append_rows
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.commit.stage import staged_table
@@ -23,7 +23,7 @@ from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG, count_doub
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
-from mirrorlib.delivery.sinks.delta.work import WindowWork, rows_like
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.table import read_table
 from mirrorlib.feed.files.direct import to_frame
 from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION, last_states
@@ -109,7 +109,7 @@ def _merge_counts(work: WindowWork) -> int:
     def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
         rows = counted.select(*names, NET, f.col(NET).alias(NEW))
         if gone is not None:
-            held = rows_like(read_table(work.spark, work.ref), gone, columns)
+            held = rows_like(read_table(work.spark, work.ref), gone.select(*names), columns)
             rows = rows.unionByName(held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(NEW)))
         return ops_of_counts(rows, columns, exact=work.exact)
 
@@ -134,7 +134,8 @@ def keep_history(work: WindowWork) -> int | None:
     def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
         states = _events(counted, work)
         if gone is not None:
-            states = states.unionByName(_held(rows_like(_open_rows(work), gone, by), work))
+            held = rows_like(_open_rows(work), gone.select(*map(quote, by)), by)
+            states = states.unionByName(_held(held, work))
         return _ops_of_states(states, work, by)
 
     return work.merge_counts(events, [*work.columns, VERSION, TIME], by, [*by, IS_CURRENT], tell)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -206,11 +205,3 @@ class WindowWork(Delivery):
             raise ForeignWriteError(msg, table=self.stream.table, next_step=self.set_right)
         self.merge_rows(staged, keys)
         return staged.rows
-
-
-def rows_like(rows: DataFrame, wanted: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return those of a table's rows that equal a wanted one in some columns; NULL equals NULL."""
-    held = {f"_mirror_{place}": f.col(quote(column)) for place, column in enumerate(columns)}
-    few = wanted.select(*[column.alias(name) for name, column in held.items()]).distinct()
-    equal = [column.eqNullSafe(f.col(name)) for name, column in held.items()]
-    return rows.join(few, reduce(lambda one, other: one & other, equal), "left_semi")
