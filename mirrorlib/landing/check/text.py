@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
+from mirrorlib.errors import ChangeFileError, SchemaError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import Review, Rows, UnreadableError
 from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, small_markers
@@ -50,12 +50,9 @@ def review_text(review: Review, dialect: Dialect) -> bool:
         schema = _review_header(review, text)
         if schema is not None:
             _review_rows(review, text, schema)
-            return True
-    except FileChangedError:
-        review.tell("file-changing", "another file than was listed")
     except ChangeFileError as exc:
         raise _unreadable(exc) from exc
-    return False
+    return schema is not None
 
 
 def _unreadable(exc: ChangeFileError) -> UnreadableError:
