@@ -151,17 +151,16 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
         raise stopped
 
 
-def _given(review: Review, dialect: Dialect, schema: FileSchema) -> tuple[str, ...]:
-    """Name the columns that the file's partition folders give, and tell the one that a reader refuses."""
-    file, table = review.file.name, review.policy.table
-    try:
-        whole = add_given(schema, file, dialect, table=table)
-    except SchemaError as exc:
-        lacking = [name for name in partition_values(file) if schema.column(name) is None]
-        if len(review.good_names(lacking)) == len(lacking):
+def _given(review: Review, dialect: Dialect, schema: FileSchema) -> list[str]:
+    """Name the columns that the file's partition folders give, and tell those that a reader refuses."""
+    file = review.file.name
+    lacking = [name for name in partition_values(file) if schema.column(name) is None]
+    if len(review.good_names(lacking)) == len(lacking):
+        try:
+            add_given(schema, file, dialect, table=review.policy.table)
+        except SchemaError as exc:
             _tell_misfit(review, dialect, exc)
-        return tuple(lacking)
-    return tuple(column.name for column in whole.columns[len(schema.columns) :])
+    return lacking
 
 
 def _see_nulls(nulls: dict[str, Rows], rows: pa.Table, marker: str | None, start: int) -> None:
