@@ -17,7 +17,7 @@ from mirrorlib.errors import first_line
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import Review, UnreadableError
 from mirrorlib.landing.columns import MARKER
-from mirrorlib.landing.parquet import check_rows, columns_of, iter_batches, open_parquet
+from mirrorlib.landing.parquet import iter_batches, read_schema
 from mirrorlib.landing.types import mirror_type
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused
 from mirrorlib.names import find_key, partition_values
@@ -29,10 +29,8 @@ _BROKEN = (pa.ArrowException, OSError)
 def review_parquet(review: Review) -> None:
     """Review one Parquet file; raises `UnreadableError` where it is not whole, or a page is damaged."""
     try:
-        parquet = open_parquet(review.handle)
-        check_rows(parquet.metadata)
-        schema = columns_of(parquet)
-        names, rows = schema.names, parquet.metadata.num_rows
+        schema, metadata = read_schema(review.handle)
+        names, rows = schema.names, metadata.num_rows
     except _BROKEN as exc:
         raise UnreadableError(first_line(exc, 120), rule="unreadable") from exc
     review.columns = _review_columns(review, schema)
