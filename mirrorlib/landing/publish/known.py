@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from mirrorlib.errors import StoreError
-from mirrorlib.identifiers import find_named, fold_name
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.listing import TableFolder, see_below, see_folder
@@ -44,10 +44,6 @@ class KnownSchema:
     columns: tuple[pa.Field, ...] = ()
     markers: bool = False  # whether a file had the marker column
     partition_by: tuple[str, ...] | None = None  # the columns that name the partition folders
-
-    def column(self, name: str) -> pa.Field | None:
-        """Find a column as Delta does, without regard to case."""
-        return find_named(self.columns, name)
 
 
 def read_known(zone: Store, folder: str, after: KnownSchema | None = None) -> KnownSchema | None:
