@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.identifiers import folds_of
+from mirrorlib.identifiers import fold_name, folds_of
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.columns import DELETE, INSERT, check_names, judge_markers, show_marker
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.metadata.declared import TableMetadata
-from mirrorlib.names import extension_of, find_key
+from mirrorlib.names import extension_of, find_key, partition_values
 from mirrorlib.store import StoredFile
 
 UNSTATED = TableMetadata(partitioned=True)  # where no metadata can be read: nothing contradicts it
@@ -176,3 +176,9 @@ class Review:
             else:
                 good |= dict.fromkeys(folds, name)
         return frozenset(good.values())
+
+    def given_names(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the good names that its partition folders state and the file, which has these *names*, lacks."""
+        there = set(map(fold_name, names))
+        stated = partition_values(self.file.name)
+        return self.good_names(name for name in stated if fold_name(name) not in there)

@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import first_line
-from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import Review, UnreadableError
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.parquet import iter_batches, read_schema
 from mirrorlib.landing.types import mirror_type
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused
-from mirrorlib.names import find_key, partition_values
+from mirrorlib.names import find_key
 from mirrorlib.store import Store, StoredFile
 
 _BROKEN = (pa.ArrowException, OSError)
@@ -41,7 +40,7 @@ def review_parquet(review: Review) -> None:
     elif markers:
         review.tell("marker-twice", " and ".join(markers)[:80])
     speaks = rows or any(not pa.types.is_null(field.type) for field in schema)
-    given = _given_names(review, names) if speaks else ()
+    given = review.given_names(names) if speaks else ()
     for key in review.policy.missing_keys((*names, *given)) if rows else ():
         review.tell("key-missing", "no such column", column=key)
     review.marked = bool(markers)
@@ -70,15 +69,6 @@ def misfit(zone: Store, file: StoredFile, column: pa.Field, kind: pa.DataType) -
                 return seen + row
             seen += len(batch)
     return None
-
-
-def _given_names(review: Review, names: list[str]) -> tuple[str, ...]:
-    """Return the columns that a file's partition folders state and the file lacks; refuse them as its own."""
-    there = {fold_name(name) for name in names}
-    values = partition_values(review.file.name)
-    lacking = [name for name in values if fold_name(name) not in there]
-    good = review.good_names(lacking)
-    return tuple(name for name in lacking if name in good and values[name] is not None)
 
 
 def _review_columns(review: Review, schema: pa.Schema) -> tuple[pa.Field, ...]:

@@ -154,16 +154,15 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
         raise stopped
 
 
-def _given(review: Review, dialect: Dialect, schema: FileSchema) -> list[str]:
+def _given(review: Review, dialect: Dialect, schema: FileSchema) -> frozenset[str]:
     """Name the columns that the file's partition folders give, and tell those that a reader refuses."""
-    file = review.file.name
-    lacking = [name for name in partition_values(file) if schema.column(name) is None]
-    if len(review.good_names(lacking)) == len(lacking):
-        try:
-            add_given(schema, file, dialect, table=review.policy.table)
-        except SchemaError as exc:
+    given = review.given_names(column.name for column in schema.columns)
+    try:
+        add_given(schema, review.file.name, dialect, table=review.policy.table)
+    except SchemaError as exc:
+        if exc.column in given:
             _tell_misfit(review, dialect, exc)
-    return lacking
+    return given
 
 
 def _survey_tables(text: TextFile, schema: FileSchema, survey: _Survey) -> Iterator[pa.Table]:
