@@ -147,10 +147,9 @@ def same_kind(handle: BinaryIO, size: int, fingerprint: str) -> str:
 
 
 class Hashing(LentFile):
-    """A file that is hashed while it is read; whoever reads may go back, and is not counted twice."""
+    """A file, left open, that is hashed while it is read; whoever reads may go back, and is not counted twice."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Take the open file, which is left open."""
         super().__init__(file)
         self._digest = hashlib.blake2b(digest_size=16)
         self._hashed = 0

@@ -69,7 +69,6 @@ class _Kinds:
     high: int = 0
 
     def add(self, values: list[Any]) -> None:
-        """Take note of more values."""
         found = set(map(type, values))
         self.types |= found
         if int in found:
