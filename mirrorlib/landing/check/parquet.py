@@ -95,8 +95,6 @@ def _review_columns(review: Review, schema: pa.Schema) -> tuple[pa.Field, ...]:
 
 def _is_converted(kind: pa.DataType) -> bool:
     """Say whether Delta has no such type: what only pyarrow tells apart (large strings) is not meant."""
-    if pa.types.is_dictionary(kind):
-        return _is_converted(kind.value_type)
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == "ns")
     types = pa.types
