@@ -80,7 +80,7 @@ def _review_header(review: Review, text: TextFile) -> FileSchema | None:
     except SchemaError as exc:
         _tell_refused(review, names, exc)
         return None
-    _tell_undeclared(review, dialect, schema, names)
+    _tell_undeclared(review, dialect, schema)
     if schema.marker:
         review.tell_marker(names, schema.marker, pa.int32())
     return schema
@@ -97,15 +97,14 @@ def _tell_refused(review: Review, names: Sequence[str], exc: SchemaError) -> Non
         review.tell("text-no-header", exc.reason)
 
 
-def _tell_undeclared(
-    review: Review, dialect: Dialect, schema: FileSchema, names: Sequence[str]
-) -> None:
+def _tell_undeclared(review: Review, dialect: Dialect, schema: FileSchema) -> None:
     """Name columns that are in the header alone, or in `SchemaDefinition` alone; keys are told with the rows."""
     for name in schema.undeclared if dialect.columns else ():
         review.tell("text-column-undeclared", "it is not declared", column=name)
     stated = review.policy.metadata.stated_keys
     keys = (form for key in stated for form in (key, key.strip()))
-    folded = {fold_name(name) for name in (*names, *partition_values(review.file.name), *keys)}
+    own = (column.name for column in schema.columns)
+    folded = {fold_name(name) for name in (*own, *partition_values(review.file.name), *keys)}
     for column in dialect.columns:
         name = column.name.strip()
         if fold_name(name) not in folded:
@@ -216,7 +215,7 @@ def _tell_misfit(review: Review, dialect: Dialect, exc: ChangeFileError | Schema
 
 def _shift(rows: Rows, survey: _Survey) -> None:
     """Count the ragged rows, which are left out, into the place of a row."""
-    for place in survey.ragged if rows.first is not None else ():
+    for place in survey.ragged:
         if rows.first is None or place > rows.first:
             return
         rows.first += 1
