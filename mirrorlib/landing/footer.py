@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.metadata.declared import TEXT_ENDINGS
-from mirrorlib.landing.parquet import check_rows, columns_of, open_parquet, row_bytes
+from mirrorlib.landing.parquet import read_schema, row_bytes
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, has_no_zone, mirror_type
 from mirrorlib.store import LentFile, StoredFile
 
@@ -38,7 +38,7 @@ _END_OF = "end"
 
 def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolicy) -> FileSchema:
     """Read what the footer of a Parquet file says about its columns."""
-    arrow, metadata = _open_parquet(source, file, table)
+    arrow, metadata = _read_schema(source, file, table)
     physical = {leaf.path: leaf.physical_type for leaf in metadata.schema}
     names, marker = split_marker(arrow.names, table=table, file=file.name)
     counted = old_calendar(metadata.metadata)
@@ -67,7 +67,7 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
     )
 
 
-def _open_parquet(
+def _read_schema(
     source: BinaryIO, file: StoredFile, table: str
 ) -> tuple[pa.Schema, pq.FileMetaData]:
     """Read what a file's footer says, and see that there is a whole one, of rows that a process can hold."""
@@ -75,9 +75,7 @@ def _open_parquet(
         msg = "the change file has no bytes; it may be an upload under way"
         raise ChangeFileError(msg, table=table, file=file.name, found="0 bytes")
     try:
-        parquet = open_parquet(source)
-        arrow, metadata = columns_of(parquet), parquet.metadata
-        check_rows(metadata)
+        return read_schema(source)
     except (pa.ArrowException, OSError) as exc:
         msg = "the change file is not whole Parquet: cut short, damaged or still being written"
         found, step = first_line(exc).partition(". ")[0], None  # what Arrow goes on with is advice
@@ -87,7 +85,6 @@ def _open_parquet(
         raise ChangeFileError(
             msg, table=table, file=file.name, found=found, next_step=step
         ) from exc
-    return arrow, metadata
 
 
 def is_native(stored: pa.DataType, physical: str = "") -> bool:
@@ -150,10 +147,9 @@ def same_kind(handle: BinaryIO, size: int, fingerprint: str) -> str:
 
 
 class Hashing(LentFile):
-    """A file that is hashed while it is read; whoever reads may go back, and is not counted twice."""
+    """A file, left open, that is hashed while it is read; whoever reads may go back, and is not counted twice."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Take the open file, which is left open."""
         super().__init__(file)
         self._digest = hashlib.blake2b(digest_size=16)
         self._hashed = 0

@@ -69,7 +69,6 @@ class _Kinds:
     high: int = 0
 
     def add(self, values: list[Any]) -> None:
-        """Take note of more values."""
         found = set(map(type, values))
         self.types |= found
         if int in found:
@@ -218,9 +217,8 @@ def _parsed(text: bytes, first: int, decoder: json.JSONDecoder, file: TextFile) 
         decoded = text.decode()
     except UnicodeDecodeError as exc:
         place = first + text.count(b"\n", 0, exc.start)
-        found = "the byte 0x" + text[exc.start : exc.start + 1].hex()
-        msg, step = "the text is not utf-8", "Publish it in UTF-8."
-        raise file.fault(msg, line=place, found=found, next_step=step) from exc
+        fault = file.undecodable(exc, place, "utf-8")
+        raise fault.but(next_step="Publish it in UTF-8.") from exc  # nothing can state an encoding
     objects: _Objects = []
     for number, line in enumerate(decoded.split("\n"), start=first):
         if line.isspace() or not line:

@@ -41,14 +41,24 @@ def open_parquet(
         raise pa.ArrowInvalid(msg) from exc
 
 
-def columns_of(parquet: pq.ParquetFile) -> pa.Schema:
-    """Give a file's columns; ENUM and JSON, which pyarrow may take for bytes, are text, as they are for Spark."""
-    columns: pa.Schema = parquet.schema_arrow
-    texts = {leaf.path for leaf in parquet.metadata.schema if leaf.logical_type.type in _TEXT_KINDS}
+def read_schema(source: BinaryIO) -> tuple[pa.Schema, pq.FileMetaData]:
+    """Read a file's columns, and its footer; ENUM and JSON, bytes to pyarrow perhaps, are text, as they are for Spark.
+
+    Raises `pa.ArrowInvalid` where the file is not whole, or a row is larger than what a process is meant to hold,
+    however well it is packed.
+    """
+    parquet = open_parquet(source)
+    columns, metadata = parquet.schema_arrow, parquet.metadata
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    largest = max((one.total_byte_size // max(one.num_rows, 1) for one in groups), default=0)
+    if largest > LONGEST_ROW:
+        msg = f"a row has {largest >> 20:,} MiB, and {LONGEST_ROW >> 20} at most are read"
+        raise pa.ArrowInvalid(msg)
+    texts = {leaf.path for leaf in metadata.schema if leaf.logical_type.type in _TEXT_KINDS}
     for place, column in enumerate(columns):
         if column.name in texts and pa.types.is_binary(column.type):
             columns = columns.set(place, column.with_type(pa.string()))
-    return columns
+    return columns, metadata
 
 
 def iter_batches(
@@ -70,15 +80,6 @@ def iter_batches(
     fitting = max(_BYTES_AT_A_TIME // max(widest, 1), 1)
     most = ROWS_AT_A_TIME if all(map(is_fixed, kinds)) else min(_ROWS_OF_TEXT, ROWS_AT_A_TIME)
     yield from parquet.iter_batches(batch_size=min(most, fitting), columns=columns)
-
-
-def check_rows(metadata: pq.FileMetaData) -> None:
-    """Raise `pa.ArrowInvalid` where a row is larger than what a process is meant to hold, however well it is packed."""
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    largest = max((one.total_byte_size // max(one.num_rows, 1) for one in groups), default=0)
-    if largest > LONGEST_ROW:
-        msg = f"a row has {largest >> 20:,} MiB, and {LONGEST_ROW >> 20} at most are read"
-        raise pa.ArrowInvalid(msg)
 
 
 def _longest_texts(source: BinaryIO, metadata: pq.FileMetaData, texts: Sequence[str]) -> int:

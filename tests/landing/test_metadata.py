@@ -58,6 +58,7 @@ def test_every_property_is_read() -> None:
         detection="last_update_time",
         upsert_default=True,
         file_format="delimited",
+        delimited_text=True,
         file_extension="tsv",
         format_properties={"ColumnSeparator": "\t", "FirstRowAsHeader": "true"},
         schema_definition=(

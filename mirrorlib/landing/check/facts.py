@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.identifiers import folds_of
+from mirrorlib.identifiers import fold_name, folds_of
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.columns import DELETE, INSERT, check_names, judge_markers, show_marker
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.metadata.declared import TableMetadata
-from mirrorlib.names import extension_of, find_key
+from mirrorlib.names import extension_of, find_key, partition_values
 from mirrorlib.store import StoredFile
 
 UNSTATED = TableMetadata(partitioned=True)  # where no metadata can be read: nothing contradicts it
@@ -112,16 +112,17 @@ class Review:
         """Note that the file breaks a rule, in a column, a row or a line."""
         self.found.add(rule, found, file=self.file.name, **place)  # type: ignore[arg-type]  # no *fix* is
 
-    def see_unmarked(self, rows: int) -> None:
-        """Take in rows of a file without a marker column."""
+    def see_unmarked(self, rows: int) -> pa.Scalar:
+        """Take in rows of a file without a marker column; give a marker for all: none is a delete."""
         self.rows += rows
         if self.policy.metadata.upsert_default:
             self.changes = Rows(self.rows, 0 if self.rows else None)
         else:
             self.inserts = self.rows
+        return pa.scalar(INSERT)
 
-    def see_markers(self, values: pa.ChunkedArray) -> None:
-        """Take in one piece of a marker column."""
+    def see_markers(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Take in one piece of a marker column; give it as int8."""
         (markers, unknown, null), start = judge_markers(values), self.rows
         self.rows += len(values)
         self.inserts += pc.sum(pc.equal(markers, INSERT)).as_py() or 0
@@ -132,6 +133,7 @@ class Review:
         self.unmarked.see(null, start)
         keyed = pc.fill_null(pc.not_equal(markers, INSERT), self.policy.metadata.upsert_default)
         self.changes.see(pc.and_(keyed, pc.invert(unknown)), start)
+        return markers
 
     def tell_rows(self, marker: str | None) -> None:
         """Make findings of what the rows say."""
@@ -174,3 +176,9 @@ class Review:
             else:
                 good |= dict.fromkeys(folds, name)
         return frozenset(good.values())
+
+    def given_names(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the good names that its partition folders state and the file, which has these *names*, lacks."""
+        there = set(map(fold_name, names))
+        stated = partition_values(self.file.name)
+        return self.good_names(name for name in stated if fold_name(name) not in there)

@@ -22,7 +22,7 @@ from mirrorlib.names import (
     sequence_name,
     sequence_number,
 )
-from mirrorlib.store import Folder, Store, StoredFile
+from mirrorlib.store import Folder, Store, StoredFile, contents
 
 Level: TypeAlias = tuple[str, Folder]  # a folder's path below the table's, and what it shows
 
@@ -34,14 +34,13 @@ _DATA = frozenset({"parquet", "csv", "tsv", "psv", "gz", "zst", "snappy"})
 
 
 def iter_levels(zone: Store, path: str) -> Iterator[Level]:
-    """Give a table's folder and the partition folders below it; nothing where there is no folder."""
+    """Give a table's folder and the partition folders below it; one that has gone meanwhile is empty."""
     waiting = [""]
     while waiting:
         partition = waiting.pop()
-        listed = zone.list_folder(f"{path}/{partition}".rstrip("/"))
-        if listed is not None:
-            yield partition, listed
-            waiting += inner_partitions(partition, listed.folders)
+        listed = contents(zone, f"{path}/{partition}".rstrip("/"))
+        yield partition, listed
+        waiting += inner_partitions(partition, listed.folders)
 
 
 def review_folder(

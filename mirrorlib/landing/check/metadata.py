@@ -16,7 +16,6 @@ from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.delimited.dialect import Dialect, dialect_of
 from mirrorlib.landing.delimited.values import STRING
 from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata, as_published
-from mirrorlib.landing.metadata.lenient import read_lenient
 from mirrorlib.landing.metadata.reading import FORMAT_PROPERTIES, PROPERTIES, parse_metadata
 
 MOST_KEYS = 4
@@ -58,24 +57,18 @@ def review_metadata(
     if metadata.conditional_update:
         found.add("conditional-update", "it is declared", file=METADATA_NAME)
     if metadata.file_format == "delimited":
-        _review_delimited(metadata, data, found)
+        _review_delimited(metadata, found)
     return metadata
 
 
-def _review_delimited(metadata: TableMetadata, data: bytes, found: Findings) -> None:
+def _review_delimited(metadata: TableMetadata, found: Findings) -> None:
     if not metadata.schema_definition:
         found.add("schema-definition-missing", "no SchemaDefinition.Columns", file=METADATA_NAME)
     for name, documented in _DOCUMENTED.items():
         stated = metadata.format_properties.get(name, documented[0])
         if stated not in documented:
             found.add("format-property", f"{name} {ascii(stated)[:20]}", file=METADATA_NAME)
-    # CSV, the other word for the format, has an extension of its own.
-    members, _ = read_lenient(data)
-    so_called = any(
-        name.strip().casefold() == "fileformat" and str(value).strip().casefold() == "delimitedtext"
-        for name, value in (members if isinstance(members, tuple) else ())
-    )
-    if so_called and not metadata.file_extension:
+    if metadata.delimited_text and not metadata.file_extension:
         found.add("extension-undeclared", "no FileExtension", file=METADATA_NAME)
 
 

@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import first_line
-from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import Review, UnreadableError
 from mirrorlib.landing.columns import MARKER
-from mirrorlib.landing.parquet import check_rows, columns_of, iter_batches, open_parquet
+from mirrorlib.landing.parquet import iter_batches, read_schema
 from mirrorlib.landing.types import mirror_type
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused
-from mirrorlib.names import find_key, partition_values
+from mirrorlib.names import find_key
 from mirrorlib.store import Store, StoredFile
 
 _BROKEN = (pa.ArrowException, OSError)
@@ -29,10 +28,8 @@ _BROKEN = (pa.ArrowException, OSError)
 def review_parquet(review: Review) -> None:
     """Review one Parquet file; raises `UnreadableError` where it is not whole, or a page is damaged."""
     try:
-        parquet = open_parquet(review.handle)
-        check_rows(parquet.metadata)
-        schema = columns_of(parquet)
-        names, rows = schema.names, parquet.metadata.num_rows
+        schema, metadata = read_schema(review.handle)
+        names, rows = schema.names, metadata.num_rows
     except _BROKEN as exc:
         raise UnreadableError(first_line(exc, 120), rule="unreadable") from exc
     review.columns = _review_columns(review, schema)
@@ -43,7 +40,7 @@ def review_parquet(review: Review) -> None:
     elif markers:
         review.tell("marker-twice", " and ".join(markers)[:80])
     speaks = rows or any(not pa.types.is_null(field.type) for field in schema)
-    given = _given_names(review, names) if speaks else ()
+    given = review.given_names(names) if speaks else ()
     for key in review.policy.missing_keys((*names, *given)) if rows else ():
         review.tell("key-missing", "no such column", column=key)
     review.marked = bool(markers)
@@ -74,15 +71,6 @@ def misfit(zone: Store, file: StoredFile, column: pa.Field, kind: pa.DataType) -
     return None
 
 
-def _given_names(review: Review, names: list[str]) -> tuple[str, ...]:
-    """Return the columns that a file's partition folders state and the file lacks; refuse them as its own."""
-    there = {fold_name(name) for name in names}
-    values = partition_values(review.file.name)
-    lacking = [name for name in values if fold_name(name) not in there]
-    good = review.good_names(lacking)
-    return tuple(name for name in lacking if name in good and values[name] is not None)
-
-
 def _review_columns(review: Review, schema: pa.Schema) -> tuple[pa.Field, ...]:
     """Give the columns that a table can have; name the others."""
     good = review.good_names(name for name in schema.names if name.lower() != MARKER)
@@ -107,8 +95,6 @@ def _review_columns(review: Review, schema: pa.Schema) -> tuple[pa.Field, ...]:
 
 def _is_converted(kind: pa.DataType) -> bool:
     """Say whether Delta has no such type: what only pyarrow tells apart (large strings) is not meant."""
-    if pa.types.is_dictionary(kind):
-        return _is_converted(kind.value_type)
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == "ns")
     types = pa.types

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
+from mirrorlib.errors import ChangeFileError, SchemaError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import Review, Rows, UnreadableError
-from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, small_markers
+from mirrorlib.landing.columns import MARKER, FileSchema, missing_in
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE, iter_pieces, open_rows
@@ -50,12 +50,9 @@ def review_text(review: Review, dialect: Dialect) -> bool:
         schema = _review_header(review, text)
         if schema is not None:
             _review_rows(review, text, schema)
-            return True
-    except FileChangedError:
-        review.tell("file-changing", "another file than was listed")
     except ChangeFileError as exc:
         raise _unreadable(exc) from exc
-    return False
+    return schema is not None
 
 
 def _unreadable(exc: ChangeFileError) -> UnreadableError:
@@ -83,7 +80,7 @@ def _review_header(review: Review, text: TextFile) -> FileSchema | None:
     except SchemaError as exc:
         _tell_refused(review, names, exc)
         return None
-    _tell_undeclared(review, dialect, schema, names)
+    _tell_undeclared(review, dialect, schema)
     if schema.marker:
         review.tell_marker(names, schema.marker, pa.int32())
     return schema
@@ -100,15 +97,14 @@ def _tell_refused(review: Review, names: Sequence[str], exc: SchemaError) -> Non
         review.tell("text-no-header", exc.reason)
 
 
-def _tell_undeclared(
-    review: Review, dialect: Dialect, schema: FileSchema, names: Sequence[str]
-) -> None:
+def _tell_undeclared(review: Review, dialect: Dialect, schema: FileSchema) -> None:
     """Name columns that are in the header alone, or in `SchemaDefinition` alone; keys are told with the rows."""
     for name in schema.undeclared if dialect.columns else ():
         review.tell("text-column-undeclared", "it is not declared", column=name)
     stated = review.policy.metadata.stated_keys
     keys = (form for key in stated for form in (key, key.strip()))
-    folded = {fold_name(name) for name in (*names, *partition_values(review.file.name), *keys)}
+    own = (column.name for column in schema.columns)
+    folded = {fold_name(name) for name in (*own, *partition_values(review.file.name), *keys)}
     for column in dialect.columns:
         name = column.name.strip()
         if fold_name(name) not in folded:
@@ -125,26 +121,29 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
     required = (column.name for column in schema.columns if dialect.required(column.name))
     nulls = {name: Rows() for name in required if name not in keys.values()}
     survey, stopped = _Survey(), None
-    review.marked = bool(schema.marker)
+    marker = schema.marker
+    review.marked = bool(marker)
     try:
         for rows in _survey_tables(text, schema, survey):
             start = review.rows
-            if schema.marker:
-                review.see_markers(rows.column(schema.marker))
-            else:
-                review.see_unmarked(len(rows))
+            markers = (
+                review.see_markers(rows.column(marker))
+                if marker
+                else review.see_unmarked(len(rows))
+            )
             for key, name in keys.items():
                 review.null_keys[key].see(pc.is_null(rows.column(name)), start)
-            _see_nulls(nulls, rows, schema.marker, start)
+            for name, missing in nulls.items():
+                missing.see(missing_in(rows, markers, name), start)
     except ChangeFileError as exc:
         stopped = exc
     told = (review.unknown, review.unmarked, review.changes)
     for alike in (*told, *review.null_keys.values(), *nulls.values()):
         _shift(alike, survey)
-    _tell_misfits(review, dialect, survey, len(schema.columns) + bool(schema.marker))
+    _tell_misfits(review, dialect, survey, len(schema.columns) + bool(marker))
     for key in policy.missing_keys(names) if review.rows else ():
         review.tell("key-missing", "no such column", column=key)
-    review.tell_rows(schema.marker)
+    review.tell_rows(marker)
     for name, missing in nulls.items():
         if missing.first is not None:
             sound = not survey.ragged and not survey.misfit
@@ -154,28 +153,15 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
         raise stopped
 
 
-def _given(review: Review, dialect: Dialect, schema: FileSchema) -> tuple[str, ...]:
-    """Name the columns that the file's partition folders give, and tell the one that a reader refuses."""
-    file, table = review.file.name, review.policy.table
+def _given(review: Review, dialect: Dialect, schema: FileSchema) -> frozenset[str]:
+    """Name the columns that the file's partition folders give, and tell those that a reader refuses."""
+    given = review.given_names(column.name for column in schema.columns)
     try:
-        whole = add_given(schema, file, dialect, table=table)
+        add_given(schema, review.file.name, dialect, table=review.policy.table)
     except SchemaError as exc:
-        lacking = [name for name in partition_values(file) if schema.column(name) is None]
-        if len(review.good_names(lacking)) == len(lacking):
+        if exc.column in given:
             _tell_misfit(review, dialect, exc)
-        return tuple(lacking)
-    return tuple(column.name for column in whole.columns[len(schema.columns) :])
-
-
-def _see_nulls(nulls: dict[str, Rows], rows: pa.Table, marker: str | None, start: int) -> None:
-    """Take in a piece; a delete needs its key alone."""
-    holes = [name for name in nulls if rows.column(name).null_count]
-    if not holes:
-        return
-    # Rows without a marker are no deletes.
-    markers = small_markers(rows.column(marker)) if marker else pa.scalar(INSERT)
-    for name in holes:
-        nulls[name].see(missing_in(rows, markers, name), start)
+    return given
 
 
 def _survey_tables(text: TextFile, schema: FileSchema, survey: _Survey) -> Iterator[pa.Table]:
@@ -229,7 +215,7 @@ def _tell_misfit(review: Review, dialect: Dialect, exc: ChangeFileError | Schema
 
 def _shift(rows: Rows, survey: _Survey) -> None:
     """Count the ragged rows, which are left out, into the place of a row."""
-    for place in survey.ragged if rows.first is not None else ():
+    for place in survey.ragged:
         if rows.first is None or place > rows.first:
             return
         rows.first += 1

@@ -171,8 +171,6 @@ def _review_content(
 ) -> Sequence[StoredFile]:
     """Review what is in the folder; return its change files."""
     table, levels = folder.name.shown, list(iter_levels(zone, folder.path))
-    if not levels:
-        return ()
     stated = any(file.name == METADATA_NAME for file in levels[0][1].files)
     data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES) if stated else None
     shown = [file.name for _, level in levels for file in level.files if not is_ignored(file.name)]

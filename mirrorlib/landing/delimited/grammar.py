@@ -81,10 +81,6 @@ class Grammar:
             line += found[0].count(self.line_end)
             place = found.end()
 
-    def has_rows(self, text: bytes, *, width: int) -> bool:
-        """Say whether there is more in whole lines than empty ones, which are rows of one column only."""
-        return width == 1 or bool(text.strip(b"\r\n")) or self._has_strays(text)
-
     def _has_strays(self, text: bytes) -> bool:
         """Say whether a line end of the other kind is data."""
         other = b"\r" if self.line_end == b"\n" else b"\n"

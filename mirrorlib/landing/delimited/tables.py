@@ -55,7 +55,7 @@ class Reading:
     def parse(self, piece: Piece, first_row: int) -> pa.Table:
         """Have pyarrow split a piece into columns of text."""
         names, dialect = list(self.opened.names), self.opened.file.dialect
-        if not self.opened.grammar.has_rows(piece.text, width=len(names)):
+        if not piece.text:  # of nothing at all, pyarrow makes no table
             return pa.table([pa.array([], pa.string())] * len(names), names=names)
         text, escape = self.opened.grammar.for_arrow(piece.text)
         # Part of a value: the file's own is gone, and pyarrow takes one from every buffer.
@@ -159,9 +159,7 @@ def iter_tables(text: TextFile, schema: FileSchema) -> Iterator[pa.Table]:
         for start in range(0, len(rows), ROWS_AT_A_TIME):
             yield rows.slice(start, ROWS_AT_A_TIME)
     if not row:
-        names = reading.opened.names
-        fields = [(name, reading.kinds.get(name, pa.string())) for name in names]
-        yield pa.schema(fields).empty_table()
+        yield typed(Piece(b"", reading.opened.rest.line))
 
 
 def _one_ahead(typed: Callable[[Piece], pa.Table], pieces: Iterator[Piece]) -> Iterator[pa.Table]:

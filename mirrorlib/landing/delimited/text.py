@@ -44,7 +44,6 @@ _LONGEST_MAGIC = 10
 _LONGEST_LENGTH = 4  # bytes of a length in raw Snappy, up to 256 MiB
 _GOES_ON = 0x80  # in a byte of it: another one follows
 _SNAPPY_MORE = 32  # bytes that compressing may add, and a sixth
-_LARGEST_SNAPPY = 256 << 20  # bytes: what is tried as a whole
 _MOST_SNAPPY = 22  # times a block's bytes: a copy of 64 bytes takes three
 UNDECODABLE = "the text is not "  # how the complaint begins; the codec follows
 DAMAGED = "stream is cut short or damaged; it may be an upload under way"  # how it ends
@@ -119,9 +118,8 @@ def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
             break
     size = handle.seek(0, io.SEEK_END)
     handle.seek(0)
-    most = min(_LARGEST_SNAPPY, _MOST_SNAPPY * size)
-    possible = size <= _SNAPPY_MORE + length + length // 6 and 0 < length <= most
-    if not possible or magic[place] & 0b11:
+    held = size <= _SNAPPY_MORE + length + length // 6 and 0 < length <= _MOST_SNAPPY * size
+    if not held or magic[place] & 0b11:
         return False
     try:
         pa.Codec("snappy").decompress(_read_full(handle, size), length)

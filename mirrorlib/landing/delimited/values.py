@@ -107,14 +107,12 @@ class ByteNotation:
     def read(self, values: _Fields, _: pa.DataType) -> _Fields:
         """Decode; settle on a notation when the first value comes by."""
         digits = pc.match_substring_regex(values, _HEXADECIMAL)
-        hexadecimal = self.hexadecimal
-        if hexadecimal is None:
-            hexadecimal = bool(pc.drop_null(digits)[0].as_py())
-        if hexadecimal:
+        if self.hexadecimal is None:
+            self.hexadecimal = bool(pc.drop_null(digits)[0].as_py())
+        if self.hexadecimal:
             _demand(digits)
-        decode = (lambda text: bytes.fromhex(text[2:])) if hexadecimal else _from_base64
+        decode = (lambda text: bytes.fromhex(text[2:])) if self.hexadecimal else _from_base64
         decoded = [None if value is None else decode(value) for value in values.to_pylist()]
-        self.hexadecimal = hexadecimal
         return pa.chunked_array([decoded], pa.binary())
 
 

@@ -136,7 +136,6 @@ def _member(cursor: _Cursor) -> tuple[str, Json]:
 
 
 def _bare(cursor: _Cursor, what: str) -> str:
-    """Read a bare word as a string."""
     found = _WORD.match(cursor.text, cursor.at)
     if not found:
         raise _error(cursor, f"expected {what}")

@@ -138,6 +138,7 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
         detection=stated.choice("fileDetectionStrategy", _DETECTIONS) or "sequential",
         upsert_default=stated.flag("isUpsertDefaultRowMarker"),
         file_format=file_format,
+        delimited_text=(stated.text("FileFormat") or "").casefold() == "delimitedtext",
         file_extension=_file_extension(stated),
         format_properties=properties,
         schema_definition=_schema_definition(stated),

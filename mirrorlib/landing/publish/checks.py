@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import MarkerError, SchemaError
-from mirrorlib.identifiers import find_name, fold_name
+from mirrorlib.identifiers import find_name, find_named, fold_name
 from mirrorlib.landing.columns import INSERT, UPSERT
 from mirrorlib.landing.delimited.values import has_four_digits
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
@@ -161,7 +161,7 @@ def _fit_column(
     None for a column of nothing but NULL that nobody has seen yet: it waits until its type is known, for which
     delimited text, and keys, cannot wait.
     """
-    known = given.known.column(field.name)
+    known = find_named(given.known.columns, field.name)
     kind, word = published_type(field.type, csv=given.csv)
     if kind is None:
         msg = "this type has no place in the open mirroring format"

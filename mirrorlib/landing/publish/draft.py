@@ -21,7 +21,7 @@ from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.publish.checks import Fitted, Given, fit_rows
 from mirrorlib.landing.publish.claims import Content, FileSequence
 from mirrorlib.landing.publish.declare import Wanted, format_of, metadata_bytes, settle_metadata
-from mirrorlib.landing.publish.known import KnownSchema, adopt_known, read_known, write_known
+from mirrorlib.landing.publish.known import NOTHING_KNOWN, KnownSchema, read_known, write_known
 from mirrorlib.landing.publish.rows import column_of, count_markers, encode_rows
 from mirrorlib.names import LONGEST_PART, NO_VALUE
 from mirrorlib.store import Store
@@ -35,7 +35,7 @@ class FolderState:
 
     etag: str | None = None  # the metadata file's identity, None when there is no such file
     metadata: TableMetadata | None = None  # what it says
-    known: KnownSchema | None = None  # the published schema, None when nothing was published
+    known: KnownSchema = NOTHING_KNOWN  # the published schema
     # The last number of each partition that this process knows to be taken.
     taken: dict[str, int] = field(default_factory=dict)
 
@@ -85,24 +85,19 @@ class Draft:
 
 def read_state(zone: Store, place: FileSequence, state: FolderState) -> FolderState:
     """Look at a table folder again; other metadata means that all may be another."""
-    folder, table = place.folder, place.table
-    path = f"{folder}/{METADATA_NAME}"
+    table, path = place.table, f"{place.folder}/{METADATA_NAME}"
     there = zone.stat(path)
     if there is None:
-        return FolderState(known=read_known(zone, folder))
-    if there.etag != state.etag:
+        state = FolderState()
+    elif there.etag != state.etag:
         metadata = parse_metadata(zone.read(path) or b"", table)
         state = FolderState(etag=there.etag, metadata=metadata)
-    known = read_known(zone, folder, state.known)
-    if known is None and state.known is None:
-        known = adopt_known(zone, state.metadata, table=table)
-    return replace(state, known=known or state.known)
+    return replace(state, known=read_known(zone, state.metadata, state.known, table=table))
 
 
 def partitions(wanted: Wanted, state: FolderState, *, table: str) -> tuple[str, ...]:
     """Give the columns that name the partition folders."""
-    before = state.known.partition_by if state.known else None
-    asked = wanted.partition_by
+    before, asked = state.known.partition_by, wanted.partition_by
     if before is not None and asked is not None and before != asked and not wanted.force:
         msg = f"the table is partitioned by {', '.join(before) or 'nothing'} already"
         step = "Leave the partitioning out, or delete the table folder and publish the table anew."
@@ -118,8 +113,7 @@ def make_draft(rows: pa.Table, state: FolderState, wanted: Wanted, place: FileSe
     table, force = place.table, wanted.force
     metadata = settle_metadata(wanted, state.metadata, table=table)
     by = partitions(wanted, state, table=table)
-    known = state.known or KnownSchema()
-    given = Given(table=table, metadata=metadata, known=known, partition_by=by, force=force)
+    given = Given(table=table, metadata=metadata, known=state.known, partition_by=by, force=force)
     fitted = fit_rows(rows, given)
     file_format = format_of(metadata)
     default = UPSERT if metadata.upsert_default else INSERT

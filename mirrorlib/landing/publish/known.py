@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from mirrorlib.errors import StoreError
-from mirrorlib.identifiers import find_named, fold_name
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.listing import TableFolder, see_below, see_folder
@@ -45,20 +45,23 @@ class KnownSchema:
     markers: bool = False  # whether a file had the marker column
     partition_by: tuple[str, ...] | None = None  # the columns that name the partition folders
 
-    def column(self, name: str) -> pa.Field | None:
-        """Find a column as Delta does, without regard to case."""
-        return find_named(self.columns, name)
+
+NOTHING_KNOWN = KnownSchema()
 
 
-def read_known(zone: Store, folder: str, after: KnownSchema | None = None) -> KnownSchema | None:
-    """Read the newest version, going on from the one that was read last. Raises what `read_own` does."""
-    newest = after if after is not None and after.version else None
-    number = newest.version if newest else 0
-    what = "where an earlier publication left the table's schema"
-    while (later := read_own(zone, _path(folder, number + 1), _revived, what)) is not None:
-        number += 1
-        newest = replace(later, version=number)
-    return newest
+def read_known(
+    zone: Store, metadata: TableMetadata | None, known: KnownSchema, *, table: str
+) -> KnownSchema:
+    """Read the newest version, going on from what is *known*; without any, learn what another publisher began.
+
+    Raises what `read_own` does.
+    """
+    folder, what = parse_name(table).folder, "where an earlier publication left the table's schema"
+    while later := read_own(zone, _path(folder, known.version + 1), _revived, what):
+        known = replace(later, version=known.version + 1)
+    if metadata is None or known.version or known.columns:
+        return known
+    return _adopted(zone, metadata, table)
 
 
 def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
@@ -73,9 +76,9 @@ def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
     return zone.put_new(path, data) or zone.read(path) == data
 
 
-def adopt_known(zone: Store, metadata: TableMetadata | None, *, table: str) -> KnownSchema | None:
-    """Learn the schema of a table that another publisher began; None when it has no files yet."""
-    if metadata is not None and metadata.schema_definition:
+def _adopted(zone: Store, metadata: TableMetadata, table: str) -> KnownSchema:
+    """Learn the schema of a table that another publisher began; without columns while it has no files."""
+    if metadata.schema_definition:
         defined: list[pa.Field] = []
         for stated in metadata.schema_definition:
             declared = DATA_TYPES.get(stated.data_type.casefold(), STRING)
@@ -100,7 +103,7 @@ def adopt_known(zone: Store, metadata: TableMetadata | None, *, table: str) -> K
                 nullable = stored.field(column.name).nullable
                 learnt = pa.field(column.name, column.type, nullable)
                 columns.setdefault(fold_name(column.name), learnt)
-    return KnownSchema(columns=tuple(columns.values()), markers=markers) if columns else None
+    return KnownSchema(columns=tuple(columns.values()), markers=markers)
 
 
 def json_bytes(value: Mapping[str, object]) -> bytes:

@@ -178,8 +178,7 @@ class LandingTable:
         return self._publish(rows, batch_id, force=force)
 
     def _take(self, data: object, marker: int | str | None) -> pa.Table:
-        known = self._refresh().known
-        types = {column.name: column.type for column in known.columns} if known else {}
+        types = {column.name: column.type for column in self._refresh().known.columns}
         rows = take_rows(data, marker, table=self._name, types=types)
         names = [name for name in rows.column_names if name != MARKER_COLUMN]
         check_names(names, table=self._name, file="the data")

@@ -3,13 +3,7 @@
 In: rows with or without markers. Out: change files that Fabric and mirrorlib read alike, in a local
 folder, an object store or a Databricks volume. Promises: all is checked before anything is written;
 `_metadata.json` is there before the first file; each file appears whole or not at all, once, under
-the next number (see `allocate`), also when several writers publish to one table.
-
-    writer = LandingZoneWriter("/data/landing", source="PostgreSQL")
-    orders = writer.table("dbo/orders", keys=["id"])
-    orders.write(rows)                                  # the initial load, without markers
-    orders.upsert(changed_rows, batch_id="2026-11-21/7")
-    orders.delete(deleted_keys)
+the next number (see `allocate`), also when several writers publish to one table. An example: docs/publish.md.
 """
 
 from __future__ import annotations
