@@ -78,6 +78,24 @@ def test_a_stream_that_ends_early_is_refused(name: str, packed: object) -> None:
     assert reason == refusal(whole + b"junk", dialect(AB)).reason
 
 
+def test_text_is_read_a_block_at_a_time_whatever_it_begins_with() -> None:
+    """The first letters of many a Chinese header could be a length, if lengths had no end."""
+    longest = 0
+
+    class Watched(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            nonlocal longest
+            data = super().read(size)
+            longest = max(longest, len(data))
+            return data
+
+    data = "姓名,b\r\n".encode() + b"1,2\r\n" * 2_000_000
+    file = TextFile(Watched(data), listed(data), dialect({}), "t", block_bytes=1 << 16)
+
+    assert ["姓名", "b"] == [column.name for column in read_header(file).columns]
+    assert longest <= 1 << 16
+
+
 @pytest.mark.parametrize(
     "data,found",
     [

@@ -7,7 +7,9 @@ refused before a file is opened.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.columns import MARKER
@@ -26,7 +28,7 @@ _SPELLED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # slots would leave no room for what is kept
 class Dialect:
     """How a table's delimited text is written."""
 
@@ -51,9 +53,12 @@ class Dialect:
 
     def defined(self, name: str) -> DefinedColumn | None:
         """Find a column's declaration without regard to case; None when there is none."""
-        folded = fold_name(name.strip())
-        found = (column for column in self.columns if fold_name(column.name.strip()) == folded)
-        return next(found, None)
+        return self._defined.get(fold_name(name.strip()))
+
+    @cached_property
+    def _defined(self) -> Mapping[str, DefinedColumn]:
+        """Keep the declarations by name, of two of one name the first: a header asks for each of its columns."""
+        return {fold_name(column.name.strip()): column for column in reversed(self.columns)}
 
 
 def dialect_of(metadata: TableMetadata, *, table: str) -> Dialect:

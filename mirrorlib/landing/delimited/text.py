@@ -116,6 +116,8 @@ def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
         place += 1
         if byte < _GOES_ON:
             break
+    else:
+        return False
     size = handle.seek(0, io.SEEK_END)
     handle.seek(0)
     held = size <= _SNAPPY_MORE + length + length // 6 and 0 < length <= _MOST_SNAPPY * size

@@ -87,6 +87,12 @@ def test_what_is_stated_stays_as_it_is() -> None:
 
     assert stated == settled(stated)
     assert stated == settled(stated, keys=("ID",), upsert_default=True, file_format="parquet")
+    typed = replace(
+        stated,
+        file_format="parquet",
+        schema_definition=(DefinedColumn(name="id", data_type="Int64", nullable=None),),
+    )
+    assert ("parquet", typed) == (format_of(typed), settled(typed))
 
 
 def test_forced_changes_keep_what_they_do_not_touch() -> None:
