@@ -24,16 +24,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from mirrorlib.errors import ParameterError, StoppedError, first_few
 from mirrorlib.events import Observer
 from mirrorlib.ingest.options import Options
-from mirrorlib.names import parse_name
 from mirrorlib.operate.ledger import LedgerReport
 from mirrorlib.operate.lineage import lineage
 from mirrorlib.operate.overview import Overview, read_overview
 from mirrorlib.operate.status import StatusReport
+from mirrorlib.platform.home import Home
 from mirrorlib.platform.parameters import Kind, Place, read_options, read_parameter
 from mirrorlib.platform.progress import show_in_cell
 from mirrorlib.platform.session import local_spark, platform_spark
 from mirrorlib.store import lend_azure_token
-from mirrorlib.store.volumes import is_volume
 from mirrorlib.tabular import Report
 from mirrorlib.version import VERSION
 
@@ -135,51 +134,6 @@ def picture(given: Mapping[str, Any], spark: SparkSession | None = None) -> Over
     ways = lineage(target, catalog=catalog, state=state)
     status = StatusReport(target=ways.target, tables=())
     return Overview(status=status, ledger=LedgerReport(target=ways.target, batches=()), ways=ways)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
-    """Places that are nobody else's: a zone, tables and a journal in one folder; a schema where tables are a catalog's.
-
-    Raises:
-        ParameterError: the schema is not named by two words, or there is none and the folder can hold no Delta table.
-
-    """
-
-    folder: str
-    schema: str | None = None
-
-    def __post_init__(self) -> None:
-        """See that tables have a place."""
-        if self.schema is not None and len(self.schema.split(".")) != len(("catalog", "schema")):
-            msg = "the parameter schema has to be CATALOG.SCHEMA"
-            raise ParameterError(msg, found=self.schema)
-        if self.schema is None and is_volume(self.folder):
-            msg = "a volume can hold no Delta table, and no schema is named for it"
-            step = "Name one, CATALOG.SCHEMA, in the parameter schema."
-            raise ParameterError(msg, found=self.folder, next_step=step)
-
-    @property
-    def landing(self) -> str:
-        """Return the landing zone."""
-        return f"{self.folder}/landing"
-
-    @property
-    def state(self) -> str | None:
-        """Return where progress lies; None where that is beside the tables."""
-        return f"{self.folder}/state" if self.schema else None
-
-    @property
-    def tables(self) -> dict[str, Any]:
-        """Return the target as `apply`, `export`, `status` and the others take it."""
-        catalog, _, schema = (self.schema or "").partition(".")
-        target = schema or f"{self.folder}/tables"
-        return {"target": target, "catalog": catalog or None, "state": self.state}
-
-    def table(self, name: str) -> str:
-        """Return the address of a table, "dbo/orders", or of one that is made of others, "large"."""
-        table = parse_name(name)
-        return f"{self.schema}.{table.table}" if self.schema else f"{self.folder}/tables/{table}"
 
 
 def find_home(names: Mapping[str, Any], own: str, given: Mapping[str, Any]) -> Home:
