@@ -103,8 +103,6 @@ def test_a_narrow_terminal_cuts_no_number(monkeypatch: pytest.MonkeyPatch) -> No
         ("apply", "zone", "target", "--evolution", "any"),
         ("apply", "zone", "target", "--ntz", "local"),
         ("apply", "zone", "target", "--retention", "3"),
-        ("apply", "zone", "target", "--backfill-interval", "soon"),
-        ("apply", "zone", "target", "--partial-updates", "some"),
         ("apply", "zone", "target", "--options", '{"max_files": 0}'),
         ("apply", "zone", "target", "--options", '{"backfill_interval": "soon"}'),
         ("rebuild", "target", "t", "--undo", "--start-at", "2"),

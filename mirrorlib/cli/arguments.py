@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import NoReturn, TypeAlias, get_args, get_type_hints
 
-from mirrorlib.ingest.options import Options
+from mirrorlib.ingest.options import Options, read_interval
+from mirrorlib.landing.metadata.declared import is_partial
 from mirrorlib.names import named_twice
 
 Arguments: TypeAlias = Mapping[str, str]  # what each means, by how it is spelled
@@ -142,21 +143,36 @@ def _heap(text: str) -> str:
     return text
 
 
+def _partial(text: str) -> str:
+    if text != "never" and not is_partial(text):
+        refuse(text, "none of absent, nulls, listed:COLUMN, never")
+    return text
+
+
+def _interval(text: str) -> float:
+    try:
+        return read_interval(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc
+
+
 def refuse(text: str, what: str) -> NoReturn:
     """Say what is wrong with a value."""
     msg = f"{text!r} is {what}"
     raise argparse.ArgumentTypeError(msg)
 
 
-# By kind, and by name where the kind says less; any other value is text, which `Options` may look at closer.
+# By kind, and by name where the kind says less; any other value is text.
 READERS: Mapping[str, Reader] = {
     "A,B": names,
     "DAYS": positive,
+    "INTERVAL": _interval,
     "MINUTES": positive,
     "N": positive,
     "SECONDS": lambda text: _number(text, sys.float_info.max, "number of seconds"),
     "SHARE": lambda text: _number(text, 1, "share from 0 to 1"),
     "SIZE": _heap,
+    "WHAT": _partial,
     "snapshot|now|N": start,
     "max_bytes": size,
     "rewrite_limit": size,
