@@ -45,10 +45,16 @@ _BACK = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:
-    """How one table stands; what `TableReport` has as well means the same here.
+    """How one table stands.
 
     Attributes:
+        table: "dbo/orders".
+        state: current, behind, blocked, failed, waiting or gone.
+        reason: why it is not current, "" when it is.
+        file: the change file that it is about.
         since: when it came into this state, ISO 8601; None where no run has seen it there.
+        position: the last applied sequence number; one for each partition folder where there are any;
+            how many files were applied where they have no numbers.
         version: the Delta version of the last commit.
         last_commit: when that was, ISO 8601.
         lag_seconds: age of the newest change file that is not applied, None when there is none.
@@ -57,6 +63,7 @@ class TableStatus:
         newest_file: the newest change file.
         landing_zone: where they come from.
         life: how many lives the table folder has had.
+        warnings: what was repaired or left out.
 
     """
 
