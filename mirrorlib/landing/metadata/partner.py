@@ -66,4 +66,6 @@ def _members(value: Json) -> Mapping[str, Json]:
 
 def _word(value: Json) -> str | None:
     """Return a text, or a number as it was written: 2019, not 2019.0."""
-    return str(_plain(value)) if isinstance(value, str | float) else None
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    return value if isinstance(value, str) else None
