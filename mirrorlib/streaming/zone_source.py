@@ -25,9 +25,8 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder, policies_of
 from mirrorlib.ingest.next_batch import choose_files
 from mirrorlib.ingest.options import SETTLE, Options
-from mirrorlib.ingest.rows.decode import iter_pieces, open_schema
-from mirrorlib.ingest.rows.marks import read_marks
-from mirrorlib.ingest.rows.read import Landed, check_identity, read_landed
+from mirrorlib.ingest.rows.decode import open_schema
+from mirrorlib.ingest.rows.read import Landed, check_identity, open_batches, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import list_tables, see_below, see_folder
@@ -176,10 +175,9 @@ class _ChangesReader(ds.DataSourceStreamReader):
         zone, ordinal = open_store(self.options["path"]), 0
         source = Source(zone=zone, table=table, folder=folder, policies=policies)
         landed = read_landed(source, file, decode=False)
-        for rows in iter_pieces(source, file, landed.schema):
+        for rows, markers in open_batches(source, landed):
             last = ordinal + len(rows)
             piece = replace(landed, rows=rows, schema=replace(landed.schema, rows=len(rows)))
-            markers = read_marks(source, file, piece.schema, rows, None)
             fitted = fitted_rows(source, piece, columns).columns
             numbers = pa.array([number] * len(rows), pa.int64())
             names = pa.array([file.name] * len(rows), pa.string())

@@ -13,9 +13,14 @@ import pytest
 from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
 from mirrorlib.ingest.batch.open_batch import prepare_files
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.decode import decode_all, iter_pieces
-from mirrorlib.ingest.rows.marks import read_marks
-from mirrorlib.ingest.rows.read import Landed, check_identity, column_values, read_landed
+from mirrorlib.ingest.rows.decode import decode_all
+from mirrorlib.ingest.rows.read import (
+    Landed,
+    check_identity,
+    column_values,
+    open_batches,
+    read_landed,
+)
 from mirrorlib.journal.entries import Policies
 from mirrorlib.landing import parquet
 from mirrorlib.landing.delimited.dialect import Dialect
@@ -265,16 +270,12 @@ def test_large_files_are_read_in_pieces(
     large = landed(orders, path, decode=False)
     column = large.schema.column("a")
 
-    pieces = list(iter_pieces(source(orders), large.file, large.schema))
+    pieces = list(open_batches(source(orders), large))
 
     assert large.rows is None
-    assert [3, 3, 2] == [len(one) for one in pieces] or len(pieces) > 1
-    assert [row["a"] for row in rows] == [v for one in pieces for v in one["a"].to_pylist()]
-    markers = [
-        read_marks(source(orders), large.file, replace(large.schema, rows=len(one)), one, None)
-        for one in pieces
-    ]
-    assert [0, 4] * 4 == [marker for some in markers for marker in some.to_pylist()]
+    assert [3, 3, 2] == [len(one) for one, _ in pieces] or len(pieces) > 1
+    assert [row["a"] for row in rows] == [v for one, _ in pieces for v in one["a"].to_pylist()]
+    assert [0, 4] * 4 == [marker for _, markers in pieces for marker in markers.to_pylist()]
     assert column is not None
     values = [
         v for piece in column_values(source(orders), large, column) for v in piece.to_pylist()

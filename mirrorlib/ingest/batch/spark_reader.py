@@ -21,10 +21,9 @@ from mirrorlib.delta.columns import Column, Columns, find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.decode import iter_pieces
-from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE, read_marks
+from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.partial import with_sets
-from mirrorlib.ingest.rows.read import Landed, can_spark_read
+from mirrorlib.ingest.rows.read import Landed, can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
 from mirrorlib.landing.columns import INSERT, UPSERT, FileSchema
 from mirrorlib.landing.types import comparable, is_binary_float, mirror_type
@@ -183,9 +182,8 @@ def _rewritten(stage: Stage, source: Source, prepared: Prepared, landed: Landed)
         stage.state.open_new(path) as file,
         pq.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
-        for rows in iter_pieces(source, landed.file, landed.schema):
+        for rows, markers in open_batches(source, landed):
             part = replace(landed, rows=rows, schema=replace(landed.schema, rows=len(rows)))
-            markers = read_marks(source, landed.file, part.schema, rows, None)
             fitted = fitted_rows(source, part, columns).append_column(MARKER, markers)
             ones = pa.repeat(pa.scalar(1, pa.int64()), len(rows))
             places = pc.cumulative_sum(ones, start=first - 1)

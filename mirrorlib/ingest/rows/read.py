@@ -196,6 +196,16 @@ def check_identity(source: Source, file: StoredFile) -> None:
     raise FileChangedError(msg, table=source.table, file=file.name, next_step=step)
 
 
+def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
+    """Give a file's rows with their markers, a piece at a time.
+
+    Raises `ChangeFileError`: a page is damaged.
+    """
+    for rows in iter_pieces(source, landed.file, landed.schema):
+        schema = replace(landed.schema, rows=len(rows))
+        yield rows, read_marks(source, landed.file, schema, rows, None)
+
+
 def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterator[pa.ChunkedArray]:
     """Give one column's mirror values, in row order, in pieces that fit into memory.
 
