@@ -22,7 +22,7 @@ from mirrorlib.delta.table import find_table
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.spark_reader import Stage, read_frame
+from mirrorlib.ingest.batch.spark_reader import read_frame, stage_nothing
 from mirrorlib.ingest.batch.stage import is_plain
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
@@ -103,8 +103,7 @@ def _decode(attempt: Attempt, prepared: Prepared) -> None:
     """Let Spark decode all values: what a page does not give is found before the file counts."""
     from pyspark.sql import functions as f
 
-    stage = Stage(spark=attempt.work.spark, state=attempt.work.state)
-    rows = read_frame(stage, attempt.source, prepared, ordered=False)
+    rows = read_frame(stage_nothing(attempt.work), attempt.source, prepared, ordered=False)
     rows.agg(*(f.count(quote(name)) for name in rows.columns)).collect()
 
 

@@ -24,7 +24,7 @@ from mirrorlib.delta.table import TableRef, read_table
 from mirrorlib.errors import ForeignWriteError, SnapshotError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is
+from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is, stage_nothing
 from mirrorlib.ingest.batch.stage import read_whole, stage_inserts
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
@@ -75,7 +75,7 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns) -> str:
     newest, source = prepared.newest, work.source
     if not reads_as_it_is(source, newest.landed[0], newest.growth.columns):
         return ""
-    stage = Stage(spark=work.spark, state=work.state)
+    stage = stage_nothing(work)
     rows = read_frame(stage, source, newest, ordered=False)
     changes = _compare(work, newest, rows, before, newest.keys(source.policies))
     counts, _, held = _count(work, stage, source, newest, changes)
@@ -100,7 +100,7 @@ def _stage_changes(stage: Stage, changes: DataFrame, by: Sequence[str]) -> Stage
 
 def tell_difference(work: Work, prepared: Prepared) -> str:
     """Say what `stage_difference` will change, and write nothing; "" where that is told only by what is written."""
-    stage = Stage(spark=work.spark, state=work.state)
+    stage = stage_nothing(work)
     whole = prepared.newest if work.source.policies.snapshots else prepared
     rows = read_whole(stage, work.source, whole)
     if rows is None:

@@ -34,17 +34,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.ingest.work import Work
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Where one attempt stages: a folder that nobody else knows; none where files are read as they lie."""
+    """Where one attempt stages: a folder that nobody else knows."""
 
     spark: SparkSession
     state: Store
-    folder: str = ""
+    folder: str
+
+
+def stage_nothing(work: Work) -> Stage:
+    """Return a stage for nothing to be written to: files are read as they lie."""
+    return Stage(spark=work.spark, state=work.state, folder="")
 
 
 def read_frame(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool) -> DataFrame:
