@@ -79,11 +79,11 @@ def let_nobody_configure(spark: SparkSession) -> None:
 
 
 def said_by(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what a commit says of itself: as `userMetadata`, or by its statement where no session carries that."""
-    said, asked = info.get("userMetadata"), str(info.get("operationParameters"))
-    if not said and "mirrorlib.feedPaused" in asked:
-        return {"outcome": "rewrite"}
-    if not said and (found := re.search(r"mirrorlib:([\w=-]+)", asked)):
+    """Read what a commit says of itself: as `userMetadata`, or by a condition where no session carries that."""
+    said = info.get("userMetadata")
+    if not said and (
+        found := re.search(r"mirrorlib:([\w=-]+)", str(info.get("operationParameters")))
+    ):
         said = base64.urlsafe_b64decode(found[1]).decode()
     told: dict[str, Any] = json.loads(said or "{}").get("mirrorlib", {})
     return told

@@ -3,7 +3,7 @@
 In: a table, rows, a mark. Out: three commits, feed off, overwrite, feed on; one where one will do. Each is repeated
 without harm: a property says that the feed is off for this alone, the overwrite has a mark that Delta takes once.
 Whoever writes to a table that a killed runner has left so calls `resume_feed` first. The versions around the overwrite
-rewrite, as it does: by that property, readers of the feed know that no row has changed without one.
+say that they rewrite, as it does, so that readers of the feed know that no row has changed without one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import Mark, overwrite_rows
+from mirrorlib.commit.mark import METADATA, Mark, as_metadata, overwrite_rows
+from mirrorlib.delta.log import REWRITE
 from mirrorlib.delta.properties import FEED, PAUSED, set_properties
+from mirrorlib.delta.sessions import configured
 from mirrorlib.delta.table import Found, TableRef, find_table, read_table
+from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,4 +60,7 @@ def _is_paused(found: Found) -> bool:
 
 
 def _switch(spark: SparkSession, ref: TableRef, *, on: bool) -> None:
-    set_properties(spark, ref.sql, {FEED: str(on).lower(), PAUSED: str(not on).lower()})
+    properties = {FEED: str(on).lower(), PAUSED: str(not on).lower()}
+    facts = {"outcome": REWRITE, "mirrorlib": VERSION}
+    with configured(spark, {}, {METADATA: as_metadata(facts)}):  # which the properties say, too
+        set_properties(spark, ref.sql, properties)
