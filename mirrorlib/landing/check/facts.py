@@ -112,17 +112,16 @@ class Review:
         """Note that the file breaks a rule, in a column, a row or a line."""
         self.found.add(rule, found, file=self.file.name, **place)  # type: ignore[arg-type]  # no *fix* is
 
-    def see_unmarked(self, rows: int) -> pa.Scalar:
-        """Take in rows of a file without a marker column; give a marker for all: none is a delete."""
+    def see_unmarked(self, rows: int) -> None:
+        """Take in rows of a file without a marker column."""
         self.rows += rows
         if self.policy.metadata.upsert_default:
             self.changes = Rows(self.rows, 0 if self.rows else None)
         else:
             self.inserts = self.rows
-        return pa.scalar(INSERT)
 
-    def see_markers(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Take in one piece of a marker column; give it as int8."""
+    def see_markers(self, values: pa.ChunkedArray) -> None:
+        """Take in one piece of a marker column."""
         (markers, unknown, null), start = judge_markers(values), self.rows
         self.rows += len(values)
         self.inserts += pc.sum(pc.equal(markers, INSERT)).as_py() or 0
@@ -133,7 +132,6 @@ class Review:
         self.unmarked.see(null, start)
         keyed = pc.fill_null(pc.not_equal(markers, INSERT), self.policy.metadata.upsert_default)
         self.changes.see(pc.and_(keyed, pc.invert(unknown)), start)
-        return markers
 
     def tell_rows(self, marker: str | None) -> None:
         """Make findings of what the rows say."""

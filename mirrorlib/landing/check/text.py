@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from mirrorlib.errors import ChangeFileError, SchemaError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import Review, Rows, UnreadableError
-from mirrorlib.landing.columns import MARKER, FileSchema, missing_in
+from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, small_markers
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE, iter_pieces, open_rows
@@ -121,29 +121,26 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
     required = (column.name for column in schema.columns if dialect.required(column.name))
     nulls = {name: Rows() for name in required if name not in keys.values()}
     survey, stopped = _Survey(), None
-    marker = schema.marker
-    review.marked = bool(marker)
+    review.marked = bool(schema.marker)
     try:
         for rows in _survey_tables(text, schema, survey):
             start = review.rows
-            markers = (
-                review.see_markers(rows.column(marker))
-                if marker
-                else review.see_unmarked(len(rows))
-            )
+            if schema.marker:
+                review.see_markers(rows.column(schema.marker))
+            else:
+                review.see_unmarked(len(rows))
             for key, name in keys.items():
                 review.null_keys[key].see(pc.is_null(rows.column(name)), start)
-            for name, missing in nulls.items():
-                missing.see(missing_in(rows, markers, name), start)
+            _see_nulls(nulls, rows, schema.marker, start)
     except ChangeFileError as exc:
         stopped = exc
     told = (review.unknown, review.unmarked, review.changes)
     for alike in (*told, *review.null_keys.values(), *nulls.values()):
         _shift(alike, survey)
-    _tell_misfits(review, dialect, survey, len(schema.columns) + bool(marker))
+    _tell_misfits(review, dialect, survey, len(schema.columns) + bool(schema.marker))
     for key in policy.missing_keys(names) if review.rows else ():
         review.tell("key-missing", "no such column", column=key)
-    review.tell_rows(marker)
+    review.tell_rows(schema.marker)
     for name, missing in nulls.items():
         if missing.first is not None:
             sound = not survey.ragged and not survey.misfit
@@ -162,6 +159,17 @@ def _given(review: Review, dialect: Dialect, schema: FileSchema) -> frozenset[st
         if exc.column in given:
             _tell_misfit(review, dialect, exc)
     return given
+
+
+def _see_nulls(nulls: dict[str, Rows], rows: pa.Table, marker: str | None, start: int) -> None:
+    """Take in a piece; a delete needs its key alone."""
+    holes = [name for name in nulls if rows.column(name).null_count]
+    if not holes:
+        return
+    # Rows without a marker are no deletes.
+    markers = small_markers(rows.column(marker)) if marker else pa.scalar(INSERT)
+    for name in holes:
+        nulls[name].see(missing_in(rows, markers, name), start)
 
 
 def _survey_tables(text: TextFile, schema: FileSchema, survey: _Survey) -> Iterator[pa.Table]:
