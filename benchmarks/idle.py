@@ -32,7 +32,7 @@ from data import make_changes, make_rows, write_file, write_load
 
 import mirrorlib
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt
+from mirrorlib.journal.entries import Entry, Plan, new_attempt
 from mirrorlib.names import TableName, sequence_name
 from mirrorlib.store import LocalStore
 
@@ -154,7 +154,7 @@ def _following(place: Place, old: Plan, version: int, number: int) -> tuple[Plan
     """Write the commit of the next batch, of one file, as the last one was written; return its plan and version."""
     last = (place.zone / "t" / sequence_name(number)).stat()
     etag = f"{last.st_ino:x}-{last.st_mtime_ns:x}-{last.st_size:x}"
-    file = PlannedFile(name=sequence_name(number), size=last.st_size, etag=etag, rows=0)
+    file = replace(old.files[-1], name=sequence_name(number), size=last.st_size, etag=etag)
     batch, attempt = old.batch + 1, new_attempt()
     log = place.target / "t" / "_delta_log"
     actions = map(json.loads, (log / f"{version:020d}.json").read_text().splitlines())

@@ -160,7 +160,10 @@ def apply_all(zone: Zone, state: Store, name: str) -> None:
     if last is None or opened.metadata is None:
         msg = f"{name} lacks files"
         raise RuntimeError(msg)
-    planned = PlannedFile(name=last.name, size=last.size, etag=last.etag, rows=0)
+    written = last.modified.isoformat()
+    planned = PlannedFile(
+        name=last.name, size=last.size, etag=last.etag, rows=0, modified=written, fingerprint=""
+    )
     plan = Plan(
         life=life.uuid,
         batch=1,

@@ -142,7 +142,7 @@ class JournalWriter:
         moment = datetime.now(UTC).isoformat()
         plan = Plan(
             life=self.life.uuid, batch=self.last, attempt="a", zone=self.zone, policies=POLICIES, table_version=None,
-            files=(PlannedFile(name=name, size=1, etag="e", rows=1, modified=moment),), previous=None,
+            files=(PlannedFile(name=name, size=1, etag="e", rows=1, modified=moment, fingerprint="f"),), previous=None,
             before={"": self.last - 1} if self.last > 1 else {}, after={"": self.last}, listed_at=moment,
         )  # fmt: skip
         self.journal.write_plan(self.life, plan)

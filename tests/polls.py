@@ -130,6 +130,7 @@ class Poller:
                     etag=file.etag,
                     rows=1,
                     modified=file.modified.isoformat(),
+                    fingerprint="",
                 )
                 for _, file in files
             ),

@@ -1,24 +1,30 @@
-"""Commit files that lie in a table's folder as they are: nothing is read.
+"""Commit files that lie in a table's folder as they are.
 
-In: copies, what their reader has found in them, the version that they come behind. Out: one commit that adds them,
-written as Delta's protocol has it, or False where another came first. Promise: put-if-absent lets one of all writers
-have a version, so it is there once, for exactly the table that the caller has looked at.
+In: copies, what their keys tell, the version that they come behind. Out: one commit that adds them, written as
+Delta's protocol has it, or False where another came first. Promise: put-if-absent lets one of all writers have a
+version, so it is there once, for exactly the table that the caller has looked at.
 Source: Delta PROTOCOL.md, "Add File and Remove File", "Transaction Identifiers", "Commit Provenance Information",
 "Per-file Statistics".
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import date
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirrorlib.commit.mark import Mark
 from mirrorlib.delta.log import commit_path
 from mirrorlib.delta.table import Found, TableRef, read_table
+from mirrorlib.landing.parquet import iter_batches
 from mirrorlib.store import Store
 from mirrorlib.version import VERSION
 
@@ -30,6 +36,7 @@ _ASKS_NOTHING = frozenset({
     "appendOnly", "changeDataFeed", "clustering", "deletionVectors", "domainMetadata", "invariants",
     "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck",
 })  # fmt: skip
+_LONGEST = 36  # bytes of a text in a log, as of a UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +46,7 @@ class AddedFile:
     path: str  # relative to the table, of letters, digits, "-", "/" and "." alone
     size: int  # bytes
     rows: int  # how many it has
-    ends: Mapping[str, tuple[Any, Any]]  # the least and the greatest value of columns without NULLs
+    statistics: Mapping[str, Any]  # Delta's, beside the number of rows
 
 
 def takes_files(spark: SparkSession, ref: TableRef, found: Found) -> bool:
@@ -85,7 +92,7 @@ def commit_files(
                 "size": file.size,
                 "modificationTime": now,
                 "dataChange": True,
-                "stats": _statistics(file),
+                "stats": json.dumps({"numRecords": file.rows, **file.statistics}, default=str),
             }
         }
         for file in files
@@ -96,9 +103,31 @@ def commit_files(
     return table.put_new(path, data) or table.read(path) == data
 
 
-def _statistics(file: AddedFile) -> str:
-    """Write Delta's statistics of a file."""
-    least, most = ({name: ends[place] for name, ends in file.ends.items()} for place in (0, 1))
-    nulls = dict.fromkeys(file.ends, 0)
-    told = {"minValues": least, "maxValues": most, "nullCount": nulls}
-    return json.dumps({"numRecords": file.rows, **told}, default=str)  # as it writes dates, too
+def read_statistics(source: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
+    """Read the ends of some columns of a Parquet file, of those types whose ends Delta and Arrow tell alike.
+
+    They are those of the rows: Arrow ends the process that asks it for damaged ones of a footer, and a footer may lie.
+    """
+    found: dict[str, list[pa.Scalar]] = {name: [] for name in names}
+    nulls = dict.fromkeys(names, 0)
+    for rows in iter_batches(source, names) if names else ():
+        for name in names:
+            values = rows.column(name)
+            values = (
+                values.dictionary_decode() if isinstance(values, pa.DictionaryArray) else values
+            )
+            nulls[name] += values.null_count
+            found[name] += pc.min_max(values).values()
+    lows, highs = dict[str, Any](), dict[str, Any]()
+    for name, ends in found.items():
+        with contextlib.suppress(OverflowError, UnicodeDecodeError):  # Python has no such value
+            least, most = pc.min_max(pa.array(ends)).as_py().values()
+            if _is_exact(least) and _is_exact(most):
+                lows[name], highs[name] = least, most
+    return {"minValues": lows, "maxValues": highs, "nullCount": nulls}
+
+
+def _is_exact(end: object) -> bool:
+    if isinstance(end, str):
+        return len(end.encode()) <= _LONGEST
+    return type(end) in {int, date}

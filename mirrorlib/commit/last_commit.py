@@ -53,7 +53,7 @@ class LastCommit:
         what a late runner of an earlier one still writes.
         """
         last = self.facts or {}
-        epoch = int(last.get("epoch", 0))  # older versions did not count
+        epoch = int(last.get("epoch", 0))
         if last.get("stream") != stream.uuid:
             epoch = max(stream.ordinal, epoch + 1)
         facts = {**facts, "stream": stream.uuid, "epoch": epoch, "window": number}

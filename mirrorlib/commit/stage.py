@@ -46,8 +46,8 @@ def stage_frame(
         with store.open_file(file.path) as handle:
             footers.append(pq.ParquetFile(handle).metadata)
     rows = sum(footer.num_rows for footer in footers)
-    ends = _range(column_statistics(footers, OP))
-    of_keys = {key: column_statistics(footers, key) for key in keys}
+    ends = _range(_column_statistics(footers, OP))
+    of_keys = {key: _column_statistics(footers, key) for key in keys}
     fields = frame.schema.fields
     kinds = {field.name: field.dataType.simpleString() for field in fields}
     bare = t.StructType([t.StructField(field.name, field.dataType) for field in fields])
@@ -65,7 +65,7 @@ def stage_frame(
     )
 
 
-def column_statistics(footers: Iterable[Any], name: str) -> list[Any]:
+def _column_statistics(footers: Iterable[Any], name: str) -> list[Any]:
     """Return the statistics of a column, a row group at a time; None for none."""
     found: list[Any] = []
     for footer in footers:

@@ -89,7 +89,7 @@ def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[Data
 
     rows = read_window(spark, one.source.table, window)
     fields = rows.schema.fields
-    if floats := [one.name for one in fields if not is_free_of(one.dataType, _FLOATS)]:
+    if floats := [field.name for field in fields if not is_free_of(field.dataType, _FLOATS)]:
         # 0.0 and -0.0 are two values: Spark compares them as one, but a transformation may tell them apart.
         texts = [f.col(quote(name)).cast("string") for name in floats]
         rows = rows.withColumn(Helpers(rows.columns).sign, f.array(*texts))

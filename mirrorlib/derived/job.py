@@ -86,7 +86,7 @@ def open_target(job: DeriveJob) -> DerivedTarget:
     """Open the table as it is now."""
     session, ref = job.session, job.place.ref
     if (there := find_target(session, ref)) is None:
-        return DerivedTarget(log=open_log(session, ref, None), last=LastCommit(newest=-1))
+        return DerivedTarget(log=open_log(session, ref), last=LastCommit(newest=-1))
     found, schema = there
     owner = found.properties.get(OWNER)
     if owner != job.name:

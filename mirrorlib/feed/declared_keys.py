@@ -3,6 +3,7 @@
 In: a table. Out: a DataFrame of one version of it. A partition key holds whoever writes. That each primary key
 occurs once is what the table's owner guarantees, so it is claimed only while nobody else has changed rows since
 mirrorlib's last commit.
+And tell them to a catalog, see `key_statements`; and find a mirror's, as its journal has them, see `find_mirror`.
 """
 
 from __future__ import annotations

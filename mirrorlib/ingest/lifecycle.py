@@ -18,7 +18,7 @@ from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.files.history import passed_files
 from mirrorlib.ingest.files.table_folder import OpenedFolder
-from mirrorlib.ingest.job import Job
+from mirrorlib.ingest.job import Job, is_kept
 from mirrorlib.ingest.report import GONE
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import REBUILD, Life
@@ -50,9 +50,8 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
             if found is None:
                 return _DROPPED
             known = find_journals(job.state) if ref.path is not None else ()
-            within = (one for one in known if str(one).startswith(f"{name}/"))
-            inner = next((one for one in within if find_table(spark, refer(job.target, one))), None)
-            if inner is not None:
+            within = [one for one in known if str(one).startswith(f"{name}/")]
+            if inner := next((one for one in within if is_kept(job, one)), None):
                 msg = "the table cannot be dropped: another one lies inside its folder"
                 step = "Move or remove it by hand, or leave out --on-gone drop."
                 raise MirrorError(msg, table=str(name), found=str(inner), next_step=step)

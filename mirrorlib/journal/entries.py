@@ -50,8 +50,8 @@ class PlannedFile:
     size: int
     etag: str  # what the store said identifies it; a copy of it has another
     rows: int  # what its footer said, or its text held
-    modified: str = ""  # ISO 8601, UTC
-    fingerprint: str = ""  # tells its content from any other, see `landing.footer`
+    modified: str  # ISO 8601, UTC
+    fingerprint: str  # tells its content from any other, see `landing.footer`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

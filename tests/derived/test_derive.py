@@ -360,7 +360,7 @@ def test_a_round_that_was_given_up_is_carried_out_by_nobody(
             lake.derive(["orders"], large)
     if dies:
         with monkeypatch.context() as patch:
-            patch.setattr(commit, "end_round", die)
+            patch.setattr(commit, "keep_keys", die)
             with pytest.raises(KeyboardInterrupt):
                 lake.derive(["orders"], large, rebuild=True)
     lake.derive(["orders"], large, rebuild=not dies, observe=arrive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
+from mirrorlib.commit.adopt import read_statistics
 from mirrorlib.errors import TableBusyError
 from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.report import TableReport
@@ -76,6 +78,26 @@ def test_the_ends_that_are_told_are_those_of_the_rows(fresh: Mirror) -> None:
     assert ["adopt"] == kinds(report)
     (added,) = adds(fresh)
     assert {"id": 77} == json.loads(added["stats"])["maxValues"]
+
+
+def test_ends_that_a_log_cannot_hold_are_not_told() -> None:
+    """Dates that Python has not, text that is none, and texts that are long; NULLs are counted all the same."""
+    odd = pa.array([b"\xff\xfe", b"a"])
+    columns = {
+        "id": pa.array([7, None]),
+        "day": pa.array([1, 4_000_000], pa.date32()),
+        "odd": pa.StringArray.from_buffers(2, *odd.buffers()[1:]),
+        "long": pa.array(["x" * 37, "y"]),
+        "word": pa.array(["x", "y"]).dictionary_encode(),
+    }
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file)
+
+    told = read_statistics(file, list(columns))
+
+    assert {"id": 7, "word": "x"} == told["minValues"]
+    assert {"id": 7, "word": "y"} == told["maxValues"]
+    assert dict.fromkeys(columns, 0) | {"id": 1} == told["nullCount"]
 
 
 def digests(paths: Any) -> list[str]:

@@ -45,7 +45,12 @@ def planned(batch: int) -> Plan:
     moment = f"2026-01-01T{batch // 60:02d}:{batch % 60:02d}:00+00:00"
     files = tuple(
         PlannedFile(
-            name=f"{batch}{part}.parquet", size=1, etag=f"e{batch}", rows=1, modified=moment
+            name=f"{batch}{part}.parquet",
+            size=1,
+            etag=f"e{batch}",
+            rows=1,
+            modified=moment,
+            fingerprint="f",
         )
         for part in "ab"
     )

@@ -26,7 +26,16 @@ PLAN = Plan(
     batch=1,
     attempt="mine",
     zone="/zone",
-    files=(PlannedFile(name="00000000000000000001.parquet", size=10, etag="e", rows=2),),
+    files=(
+        PlannedFile(
+            name="00000000000000000001.parquet",
+            size=10,
+            etag="e",
+            rows=2,
+            modified="2026-01-01T00:00:00+00:00",
+            fingerprint="f",
+        ),
+    ),
     before={},
     after={"": 1},
     policies=Policies(

@@ -171,7 +171,15 @@ def plan_of(*files: StoredFile, listed_at: datetime = NOON) -> Plan:
         attempt="a",
         zone="/zone",
         files=tuple(
-            PlannedFile(name=file.name, size=file.size, etag=file.etag, rows=1) for file in files
+            PlannedFile(
+                name=file.name,
+                size=file.size,
+                etag=file.etag,
+                rows=1,
+                modified="2026-01-01T00:00:00+00:00",
+                fingerprint="f",
+            )
+            for file in files
         ),
         before={},
         after={"": len(files)},

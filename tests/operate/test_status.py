@@ -53,7 +53,14 @@ def plan_of(life: str, zone: str, table: TableWriter) -> Plan:
         keys=("id",), upsert_default=False, insert_policy="append", evolution="widen", ntz="utc"
     )
     files = tuple(
-        PlannedFile(name=table.path(number).name, size=1, etag="e", rows=1)
+        PlannedFile(
+            name=table.path(number).name,
+            size=1,
+            etag="e",
+            rows=1,
+            modified="2026-01-01T00:00:00+00:00",
+            fingerprint="f",
+        )
         for number in range(1, table.last + 1)
     )
     return Plan(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from mirrorlib.commit.adopt import AddedFile, commit_files, takes_files
+from mirrorlib.commit.adopt import AddedFile, commit_files, read_statistics, takes_files
 from mirrorlib.commit.protocol import OvertakenError
 from mirrorlib.delta.columns import Columns
 from mirrorlib.delta.log import FileLog
@@ -30,10 +30,9 @@ from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identities
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import INSERT
-from mirrorlib.store import copy_file, open_store
+from mirrorlib.store import Store, copy_file, open_store
 
 _WORTH_IT = 8 << 20  # bytes a file: many small ones are better written together
-_LONGEST = 36  # letters of a text in a log, as of a UUID
 
 
 def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
@@ -65,7 +64,7 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
             _decode(attempt, prepared)
             check_identities(work.source, prepared.landed)
             keys = prepared.keys(plan.policies)
-            files = [_added(landed, copy, keys) for landed, copy in pairs]
+            files = [_added(table, landed, copy, keys) for landed, copy in pairs]
         with attempt.step("commit", counted=True):
             counts = True  # as far as anybody knows, until the store has answered
             counts = commit_files(
@@ -142,11 +141,11 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
-def _added(landed: Landed, copy: str, keys: Sequence[str]) -> AddedFile:
-    known = {} if landed.null_keys else landed.key_ends
-    told = {key: known[key] for key in keys if key in known and _is_short(known[key])}
-    return AddedFile(path=copy, size=landed.file.size, rows=landed.schema.rows, ends=told)
-
-
-def _is_short(ends: tuple[object, ...]) -> bool:
-    return all(not isinstance(end, str) or len(end) <= _LONGEST for end in ends)
+def _added(table: Store, landed: Landed, copy: str, keys: Sequence[str]) -> AddedFile:
+    flat = (one.name for one in landed.schema.columns if not pa.types.is_nested(one.stored))
+    mine = [name for name in flat if name in keys]
+    with table.open_file(copy) as handle:
+        statistics = read_statistics(handle, mine)
+    return AddedFile(
+        path=copy, size=landed.file.size, rows=landed.schema.rows, statistics=statistics
+    )

@@ -9,9 +9,9 @@ is enforced: NULL is a key like any other here, and the columns of a mirror are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +37,6 @@ from mirrorlib.names import find_key
 from mirrorlib.store import StoredFile
 
 Span: TypeAlias = tuple[int, int]
-Ends: TypeAlias = Mapping[str, tuple[Any, Any]]
 _Error = TypeVar("_Error", bound=MirrorError)
 
 MARKER_NAMES = {marker: f"{name}s" for marker, name in columns.MARKER_NAMES.items()}
@@ -142,27 +141,6 @@ def typed_keys(source: Source, schema: FileSchema) -> tuple[list[str], int]:
 def count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:
     """Count NULLs in the rows: the footer would know, but Arrow ends the process over damaged statistics."""
     return sum(int(rows.column(name).null_count) for name in names)
-
-
-def key_ends(rows: pa.RecordBatch, names: list[str]) -> Ends:
-    """Return the least and the greatest value of keys of those types that Delta's statistics tell as they are."""
-    told: dict[str, tuple[Any, Any]] = {}
-    for name in names:
-        kind = rows.schema.field(name).type
-        if pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_string(kind):
-            least, most = pc.min_max(rows.column(name)).as_py().values()
-            told |= {} if least is None else {name: (least, most)}
-    return told
-
-
-def join_ends(pieces: Sequence[Ends]) -> Ends:
-    """Return the ends of all that some pieces hold."""
-    found: dict[str, tuple[Any, Any]] = {}
-    for piece in pieces:
-        for name, (least, most) in piece.items():
-            first, last = found.get(name, (least, most))
-            found[name] = (min(first, least), max(last, most))
-    return found
 
 
 def key_span(rows: pa.RecordBatch, names: list[str]) -> Span | None:

@@ -21,14 +21,11 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import damaged, iter_pieces, open_schema
 from mirrorlib.ingest.rows.marks import (
     MARKER_NAMES,
-    Ends,
     Span,
     count_marks,
     count_missing,
     count_nulls,
-    join_ends,
     join_spans,
-    key_ends,
     key_span,
     read_marks,
     required_columns,
@@ -59,7 +56,6 @@ class Landed:
     counts: dict[int, int]  # rows by marker
     null_keys: int  # NULLs in its key columns, all together
     key_span: Span | None = None  # the first and the last key of a large batch's file
-    key_ends: Ends = field(default_factory=dict)  # the least and the greatest key in its columns
     rows: pa.Table | None  # decoded; None for a large batch, whose rows Spark reads
     markers: pa.ChunkedArray | None  # of the rows, as int8
     # NULLs in columns of text that are declared to have none, by column.
@@ -102,12 +98,10 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         counts = count_marks(source, file, schema, markers)
         keys, untyped = typed_keys(source, schema)
         pieces = [rows] if rows is not None else iter_batches(handle, keys)
-        nulls, spans, ends = 0, list[Span | None](), list[Ends]()
+        nulls, spans = 0, []
         for piece in pieces:
             nulls += count_nulls(piece, keys)
-            if rows is None:
-                spans.append(key_span(piece, keys))
-                ends.append(key_ends(piece, keys))
+            spans.append(key_span(piece, keys) if rows is None else None)
         fingerprint = end_of(handle, file.size)
     except (pa.ArrowException, OSError) as exc:
         raise damaged(source, file, exc) from exc
@@ -117,7 +111,6 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         counts=counts,
         null_keys=nulls + untyped * schema.rows,
         key_span=None if untyped else join_spans(spans),
-        key_ends=join_ends(ends),
         rows=rows,
         markers=markers if rows is not None else None,
         fingerprint=fingerprint,
@@ -197,10 +190,7 @@ def check_identity(source: Source, file: StoredFile) -> None:
 
 
 def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
-    """Give a file's rows with their markers, a piece at a time.
-
-    Raises `ChangeFileError`: a page is damaged.
-    """
+    """Give a file's rows with their markers, a piece at a time; raises `ChangeFileError`: a page is damaged."""
     for rows in iter_pieces(source, landed.file, landed.schema):
         schema = replace(landed.schema, rows=len(rows))
         yield rows, read_marks(source, landed.file, schema, rows, None)

@@ -71,7 +71,11 @@ def called(node: Node) -> set[str]:
 
 
 def user_defined(spark: SparkSession, names: set[str]) -> set[str]:
-    """Return those of the names that are not Spark's own functions: one with a catalog or with odd signs is none."""
+    """Return those of the names that are not Spark's own functions; no job runs to find out.
+
+    A function is Spark's where its class is one of Spark's expressions: a name can be given to another one. A name
+    with a catalog before it, or with odd signs, is none of Spark's.
+    """
     from pyspark.errors import PySparkException
 
     plain = sorted(

@@ -66,9 +66,8 @@ class TableMetadata:
     detection: Detection = "sequential"  # how new files are found and ordered
     upsert_default: bool = False  # whether files without a marker column are upserts, not inserts
     file_format: FileFormat | None = None  # the files' format; None when it is not stated
-    delimited_text: bool = (
-        False  # whether that is stated as DelimitedText: CSV has an extension of its own
-    )
+    # Whether that is stated as DelimitedText: CSV has an extension of its own.
+    delimited_text: bool = False
     file_extension: str | None = None  # the files' extension without its dot, when stated
     # How delimited text is written, by Microsoft's names; only what is stated.
     format_properties: Mapping[str, str] = field(default_factory=dict)

@@ -64,8 +64,7 @@ def published_type(stored: pa.DataType, *, csv: bool) -> tuple[pa.DataType | Non
 
 def format_of(metadata: TableMetadata) -> PublishFormat:
     """Say in which format a table's files are, as its metadata has it."""
-    unstated = "delimited" if metadata.schema_definition else "parquet"
-    return "csv" if (metadata.file_format or unstated) == "delimited" else "parquet"
+    return "csv" if metadata.file_format == "delimited" else "parquet"
 
 
 def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str) -> TableMetadata:

@@ -78,7 +78,7 @@ def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
 
 def _adopted(zone: Store, metadata: TableMetadata, table: str) -> KnownSchema:
     """Learn the schema of a table that another publisher began; without columns while it has no files."""
-    if metadata.schema_definition:
+    if metadata.file_format == "delimited" and metadata.schema_definition:
         defined: list[pa.Field] = []
         for stated in metadata.schema_definition:
             declared = DATA_TYPES.get(stated.data_type.casefold(), STRING)

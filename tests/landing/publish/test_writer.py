@@ -108,6 +108,21 @@ def test_the_zone_of_another_publisher_is_continued(tmp_path: Path) -> None:
     assert '{"KeyColumns": ["id"],}' == (folder / "_metadata.json").read_text()
 
 
+def test_what_is_declared_for_text_is_no_type_of_a_parquet_table(tmp_path: Path) -> None:
+    """Its columns have the types that its files have."""
+    folder = tmp_path / FOLDER
+    folder.mkdir(parents=True)
+    columns = '{"Columns": [{"Name": "id", "DataType": "Int64"}]}'
+    said = f'{{"keyColumns": ["id"], "FileFormat": "Parquet", "SchemaDefinition": {columns}}}'
+    (folder / "_metadata.json").write_text(said)
+    rows = pa.table({"id": pa.array([1], pa.int32())})
+    pq.write_table(rows, folder / f"{1:020d}.parquet")
+
+    LandingZoneWriter(tmp_path).table(TABLE).upsert(rows)
+
+    assert pa.int32() == pq.read_schema(folder / f"{2:020d}.parquet").field("id").type
+
+
 def test_a_table_folder_that_was_deleted_begins_at_one_again(tmp_path: Path) -> None:
     """Also for a writer that had published into the old one: Fabric takes it for a new table."""
     store = LocalStore(tmp_path)

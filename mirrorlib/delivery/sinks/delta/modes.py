@@ -134,7 +134,7 @@ def keep_history(work: WindowWork) -> int | None:
     def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
         states = _events(counted, work)
         if gone is not None:
-            held = rows_like(_open_rows(work), gone.select(*map(quote, by)), by)
+            held = rows_like(_open_rows(work), gone.select(*map(quote, by)).distinct(), by)
             states = states.unionByName(_held(held, work))
         return _ops_of_states(states, work, by)
 

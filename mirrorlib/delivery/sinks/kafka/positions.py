@@ -159,7 +159,7 @@ def _take(message: Message, reached: dict[int, int], scene: Scene) -> list[tuple
     if key is None or value is None:
         return []
     told, topic = read_object(value), scene.address.positions
-    if not told.keys() >= {*_Record.__slots__}:
+    if not told.keys() >= {*_Record.__slots__} or not isinstance(told["window"], int):
         msg = f"the topic {topic} has a record that is no position"
         step = f"Give mirrorlib a topic of its own: ?positions=…, not {topic}."
         raise scene.error(msg, step, f"partition {partition}, offset {offset}")

@@ -86,7 +86,7 @@ class ZoneSink:
         for _ in range(_ATTEMPTS):
             number, claim, last = self._newest(place)
             if claim and last and (last.stream, last.number) == (stream.uuid, plan.number):
-                fulfilled(self._zone, place, claim)  # whichever version has named it
+                fulfilled(self._zone, place, claim)
                 return claim.rows
             if not follows(number, last, place, delivery):
                 return 0
