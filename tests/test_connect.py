@@ -39,7 +39,7 @@ FORBIDDEN = {
 # Where it is needed, and why it does no harm.
 ALLOWED = {
     # Sessions find no other view of each other's; not where the compute has one session for all.
-    ("derived/maintain.py", "createOrReplaceGlobalTempView"),
+    ("delta/table.py", "createOrReplaceGlobalTempView"),
     ("derived/strategy/fingerprint.py", "_jdf"),  # as below
     ("keys/tracing/plan.py", "_jdf"),  # on classic Spark only: a client is asked in another way
 }

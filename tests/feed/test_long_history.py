@@ -35,12 +35,9 @@ def test_windows_lead_from_state_to_state(
     for conf, value in SMALL_COMMIT.items():  # a quarter more commits a second
         session.conf.set(conf, value)
     history = History(session, table, dice, vectors=vectors)
-    done = 0
-    while done < COMMITS // 2:
-        first = history.newest()
-        for _ in range(STRETCH):
+    while (first := history.newest()) < COMMITS // 2:
+        for _ in range(STRETCH):  # some change nothing, and commit nothing
             history.commit()
-        done += STRETCH
         newest = history.newest()
         history.check(first, newest)
         after, until = sorted(dice.sample(range(first, newest + 1), 2))
