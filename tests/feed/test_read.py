@@ -303,7 +303,7 @@ def test_a_window_of_nothing_below_the_log_is_told(table: Table) -> None:
     with pytest.raises(FeedExpiredError, match="no longer tells") as caught:
         table.read(after=1, until=1)
     assert 3 == caught.value.first_readable
-    assert "the first version whose changes can be read is 3" in str(caught.value)
+    assert "read on; the log is whole from version 3 on" in str(caught.value)
     assert [] == told(table.read(after=3, until=3))
 
 
