@@ -113,9 +113,8 @@ def read_statistics(source: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
     for rows in iter_batches(source, names) if names else ():
         for name in names:
             values = rows.column(name)
-            values = (
-                values.dictionary_decode() if isinstance(values, pa.DictionaryArray) else values
-            )
+            if isinstance(values, pa.DictionaryArray):
+                values = values.dictionary_decode()
             nulls[name] += values.null_count
             found[name] += pc.min_max(values).values()
     lows, highs = dict[str, Any](), dict[str, Any]()

@@ -157,8 +157,8 @@ class History:
         """Return the file that the last run has left because it may have been an upload under way."""
         said = self.journal.read_status().get("watched")
         try:
-            watched = Watched(**(said or {}))
-            aware = datetime.fromisoformat(watched.seen_at).tzinfo is not None
+            watched = Watched(**said) if said else None
+            aware = watched is not None and datetime.fromisoformat(watched.seen_at).tzinfo
         except (TypeError, ValueError):
             return None  # nothing rests on it: the file is watched from now on
         return watched if aware else None
@@ -177,7 +177,11 @@ class History:
     def _begin(self, life: Life) -> None:
         """Start with the newest checkpoint of a life, or with what it has taken over."""
         self._forget(life)
-        batch, data = self.journal.newest_checkpoint(life) or (0, b"")
+        found = self.journal.newest_checkpoint(life)
+        if found is None:
+            self._take_over(life)
+            return
+        batch, data = found
         try:
             table = pq.read_table(io.BytesIO(data))
             said, files = table.schema.metadata, _files_in(table)
