@@ -143,7 +143,7 @@ def test_a_log_of_text_gives_the_oracle_s_table_and_feed(
     assert_one_effect_per_file(path, range(1, 6))
 
 
-@pytest.mark.thorough("large-*")
+@pytest.mark.thorough("large-*", "small-overflow", "small-ragged")
 @pytest.mark.smoke
 @pytest.mark.parametrize(
     "line, found",

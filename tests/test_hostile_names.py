@@ -242,6 +242,7 @@ def test_a_backtick_in_a_column_is_refused(
     assert "backtick" in found.reason
 
 
+@pytest.mark.thorough("none")
 @pytest.mark.parametrize("mode", ["none", "name"])
 def test_delta_cannot_change_rows_beside_a_backtick_while_the_feed_is_on(
     spark: SparkSession, tmp_path: Path, mode: str

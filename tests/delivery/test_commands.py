@@ -158,6 +158,7 @@ def test_wrong_words_are_told(
         assert caught.value.code == 2
 
 
+@pytest.mark.thorough
 def test_keys_are_given_by_table_or_not_at_all(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -350,13 +350,15 @@ def crash(receiver: Receiver, **options: Any) -> None:
 STEPS = [(step, when) for step in ("plan", "deliver", "done") for when in ("before", "after")]
 
 
+@pytest.mark.thorough("changes,*")
+@pytest.mark.parametrize("modes", ["scd2", "changes,current"])
 def test_interrupted_anywhere_each_window_counts_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: str
 ) -> None:
     """After the table is made, after the commit, before and after each step of the runner."""
     source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
-    receivers = [Receiver(source, mode) for mode in MODES]
-    first, log = source.newest, receivers[0]
+    receivers = [Receiver(source, mode) for mode in modes.split(",")]
+    first = source.newest
     with monkeypatch.context() as patch:
         patch.setattr(sink, "_create_table", crash_after(sink._create_table))
         side_by_side(crash, receivers)
@@ -368,7 +370,7 @@ def test_interrupted_anywhere_each_window_counts_once(
         side_by_side(crash, receivers)
     source.run("INSERT INTO {t} VALUES (3, 'd')")
     for step, when in STEPS:
-        crash(log, observe=crash_at(step, when))
+        crash(receivers[0], observe=crash_at(step, when))
     side_by_side(Receiver.take, receivers)
     check(*receivers, first=first)
     for receiver in receivers:
@@ -778,6 +780,7 @@ def test_windows_without_changes_leave_no_gap(
         assert source.rows() == receiver.rows()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("keys", [("id",), ()], ids=["keyed", "keyless"])
 def test_a_row_that_goes_before_it_comes_is_a_current_one(
     spark: SparkSession, tmp_path: Path, keys: tuple[str, ...]

@@ -55,6 +55,7 @@ def live(spark: SparkSession, view: str) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in read_current_view(spark, view).collect())
 
 
+@pytest.mark.thorough
 @pytest.mark.smoke
 def test_a_late_insert_brings_no_record_back(spark: SparkSession, view: str) -> None:
     """The tombstone is kept, and is newer; what is newer than it counts."""

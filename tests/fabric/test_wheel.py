@@ -91,7 +91,7 @@ def unstamped(clone: Path, older: Path) -> Path:
     return path
 
 
-@pytest.mark.thorough("candidate", "post", "local")
+@pytest.mark.thorough("candidate", "post", "local", "development")
 @pytest.mark.parametrize(
     "version, name",
     [

@@ -74,6 +74,7 @@ def test_feed_as_json_lines(mirror: str, capsys: pytest.CaptureFixture[str]) -> 
     assert {"version", "timestamp", "change", "before", "after"} == set(found[0])
 
 
+@pytest.mark.thorough("arguments[12]")
 @pytest.mark.parametrize(
     "arguments", [("none",), ("orders", "--after", "99"), ("orders", "--after", "soon")]
 )

@@ -249,6 +249,7 @@ def test_a_column_that_a_file_spells_in_another_way_is_left_to_spark(
     assert [1] == [row.ID for row in table.read(after=0).collect()]
 
 
+@pytest.mark.thorough
 def test_the_files_of_a_clone_are_another_tables(spark: SparkSession, tmp_path: Path) -> None:
     """Its first version names them where they are."""
     table = Table(spark, tmp_path / "t", "id int").run("INSERT INTO {t} VALUES (1)")

@@ -199,6 +199,7 @@ def test_columns_that_are_gone_leave_no_keys(spark: SparkSession, tmp_path: Path
     assert Keys() == keys_of(read_feed(spark, table, after=-1))
 
 
+@pytest.mark.thorough("new")
 @pytest.mark.parametrize(
     "statements",
     [

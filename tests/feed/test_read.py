@@ -307,6 +307,7 @@ def test_a_window_of_nothing_below_the_log_is_told(table: Table) -> None:
     assert [] == told(table.read(after=3, until=3))
 
 
+@pytest.mark.thorough
 def test_a_merge_that_writes_files_again_and_changes_nothing_is_none(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -120,6 +120,7 @@ def test_a_second_runner_is_kept_off_by_a_lease(mirror: Mirror, refuse: Refuse) 
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_batch_that_runners_on_compute_of_two_kinds_commit_at_once_is_told(
     mirror: Mirror, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

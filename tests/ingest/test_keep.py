@@ -246,9 +246,8 @@ def open_runner(spark: SparkSession, zone: ZoneWriter, target: str) -> Work:
     return replace(work, state=open_store(f"{target} staged elsewhere"))
 
 
-@pytest.mark.parametrize(
-    "late", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["before", "behind"]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("late", [False, True], ids=["before", "behind"])
 def test_a_slow_runner_of_the_old_life_doubles_and_loses_nothing(
     spark: SparkSession, zone: ZoneWriter, target: str, *, late: bool
 ) -> None:

@@ -96,6 +96,7 @@ def test_a_large_batch_with_a_damaged_page_is_voided_and_its_good_files_applied(
     mirror.assert_holds(3)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("by_spark")
 def test_what_spark_appends_by_itself_counts_for_the_tables_size(fresh: Mirror) -> None:
     """By which the rewrite limit is held, and a batch is taken for a small one."""
@@ -107,6 +108,7 @@ def test_what_spark_appends_by_itself_counts_for_the_tables_size(fresh: Mirror) 
     assert [told[0] + sizes[1], told[0] + sizes[1] + sizes[2]] == told[1:]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("by_spark")
 def test_two_files_that_voided_plans_are_both_left_alone(fresh: Mirror) -> None:
     """Each in its partition folder, until it changes: an unchanged zone makes no more plans."""
@@ -182,7 +184,7 @@ def test_a_first_batch_that_is_voided_leaves_no_trace_in_the_columns(
 # Files that change under a run
 
 
-@pytest.mark.thorough("large-*", "small-stage-before", "small-commit-after")
+@pytest.mark.thorough("large-*", "small-stage-before", "small-commit-after", "small-stage-after")
 @pytest.mark.parametrize(
     "step, when",
     [("plan", "after"), ("stage", "before"), ("stage", "after"), ("commit", "after")],
@@ -529,7 +531,7 @@ def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(
     mirror.assert_holds()
 
 
-@pytest.mark.thorough("merge-step[123]")
+@pytest.mark.thorough("merge-step[123]", "append-*", "matched-only-*")
 @pytest.mark.parametrize(
     "kind, step",
     [
@@ -1428,6 +1430,7 @@ def test_a_batch_follows_upkeep_that_was_forgotten(mirror: Mirror) -> None:
     mirror.assert_failed("ForeignWriteError", "history", f"mirrorlib reset TARGET {mirror.name}")
 
 
+@pytest.mark.thorough
 def test_reports_of_a_batch_are_the_same_when_it_was_looked_up(mirror: Mirror) -> None:
     """Rows by marker travel in the commit, so a runner that died loses none of them."""
     path: Path = mirror.publish()

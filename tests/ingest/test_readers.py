@@ -86,6 +86,7 @@ def test_a_plain_table_is_rewritten_for_a_type_until_it_forgets(fresh: Mirror) -
     assert {(1, 2**14), (2, 2**30), (3, 2**62)} == {tuple(row) for row in rows}
 
 
+@pytest.mark.thorough("create")
 @pytest.mark.parametrize("step", ["plan", "create"])
 def test_a_run_that_was_killed_has_said_what_the_table_is_for(fresh: Mirror, step: str) -> None:
     """The plan remembers it while there is no table."""

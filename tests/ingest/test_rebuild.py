@@ -334,6 +334,7 @@ def test_a_rebuild_that_was_killed_can_be_foreseen(fresh: Mirror) -> None:
     assert (1, 4) == (planned.batches, planned.files)
 
 
+@pytest.mark.thorough
 def test_it_can_be_undone_until_something_else_is_committed(fresh: Mirror) -> None:
     """Once, and for good; the mirror goes on from there."""
     mirror = damaged(fresh)
@@ -356,6 +357,7 @@ def test_it_can_be_undone_until_something_else_is_committed(fresh: Mirror) -> No
         undo(mirror)
 
 
+@pytest.mark.thorough
 def test_what_is_committed_while_it_is_undone_stays(
     fresh: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ def test_the_same_zone_elsewhere_goes_on(
     assert [1, 2] == ids(spark, target)
 
 
+@pytest.mark.thorough
 def test_an_older_file_that_holds_something_else_is_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -292,6 +293,7 @@ def test_a_zone_that_was_copied_behind_such_a_commit_goes_on(
     assert [1] == ids(spark, target)
 
 
+@pytest.mark.thorough
 def test_a_plain_folder_that_was_moved_behind_such_a_commit_is_known_from_then_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -101,6 +101,7 @@ def test_a_key_of_another_row_is_noticed(spark: SparkSession) -> None:
         assert_same_rows(Oracle(), spark.createDataFrame(moved, DDL), keys)
 
 
+@pytest.mark.thorough("connect")
 @settings(
     max_examples=20,
     derandomize=True,

@@ -84,6 +84,7 @@ def test_a_file_that_is_gone_fails_its_table_alone(
     assert 3 == mirrorlib.status(target).tables[0].version
 
 
+@pytest.mark.thorough("vacuum_tables")
 @pytest.mark.parametrize("upkeep", [mirrorlib.optimize, mirrorlib.vacuum])
 def test_a_runner_at_the_table_is_waited_for(
     spark: SparkSession,

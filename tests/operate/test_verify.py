@@ -253,7 +253,7 @@ def test_text_that_was_moved_away_is_read_where_it_lies(
     assert ["orders.json"] == [path.name for path in kept.iterdir()]
 
 
-@pytest.mark.thorough("options0-2")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options, files", [({"conditional_updates": True}, 2), ({"snapshots": True}, 1)]
 )
@@ -294,6 +294,7 @@ def test_a_batch_under_way_is_left_out(spark: SparkSession, tmp_path: Path) -> N
     assert under_way.version < ended.version
 
 
+@pytest.mark.thorough
 def test_another_life_counts_from_its_first_file(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
