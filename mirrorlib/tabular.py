@@ -6,7 +6,7 @@ A value that names its columns, its rows and its notes gets both for nothing; ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, asdict
 from html import escape
 from typing import Any, ClassVar, Protocol, Self
@@ -39,10 +39,6 @@ class Tabular:
     __slots__ = ()
     columns: ClassVar[tuple[str, ...]] = ()
 
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return self.columns
-
     def rows(self) -> list[tuple[str, ...]]:
         """Return the rows, every cell as text."""
         return []
@@ -53,7 +49,7 @@ class Tabular:
 
     def __str__(self) -> str:
         """Align the columns; numbers stand right."""
-        lines = [self.header(), *self.rows()]
+        lines = [self.columns, *self.rows()]
         widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
         text = ["  ".join(map(_aligned, line, widths)).rstrip() for line in lines]
         rule = "  ".join("-" * width for width in widths)
@@ -62,7 +58,7 @@ class Tabular:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header())
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.columns)
         body = "".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
             for row in self.rows()
@@ -72,15 +68,24 @@ class Tabular:
 
 
 class Report(Tabular):
-    """What a whole call came to. Subclasses are dataclasses, and say when all is not well."""
+    """What a whole call came to. Subclasses are dataclasses, and say when all is not well.
+
+    Where there is a row for *each* value in a field, *facts* are what `cells` shows of one.
+    """
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # only said, as `asdict` asks for it
+    each: ClassVar[str] = "tables"
+    facts: ClassVar[str] = ""
 
     @property
     def ok(self) -> bool:
         """Say whether all is well, as where something was only told."""
         return True
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a value."""
+        return [cells(one, self.facts) for one in getattr(self, self.each)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready values; the shape is a contract."""
@@ -113,6 +118,19 @@ class StateReport(Report):
         return [*none, *(table.reason for table in self.tables if table.reason)]
 
 
+def cells(value: object, facts: str) -> tuple[str, ...]:
+    """Show attributes of a value: words, each "name" or "name:how", by a format or a key of `_SHOWN`; "-" for none."""
+    asked = (fact.partition(":") for fact in facts.split())
+    return tuple(_cell(getattr(value, name), how) for name, _, how in asked)
+
+
+def _cell(fact: Any, how: str) -> str:  # noqa: ANN401  # whatever an attribute is
+    text = ", ".join(fact) if isinstance(fact, tuple) else fact
+    if text is None or text == "":
+        return "-"
+    return _SHOWN[how](text) if how in _SHOWN else format(text, how)
+
+
 def _aligned(cell: str, width: int) -> str:
     is_number = cell.replace(",", "").replace(".", "").isdigit()
     return cell.rjust(width) if is_number else cell.ljust(width)
@@ -130,3 +148,10 @@ def duration(seconds: float) -> str:
     if seconds < 2 * _HOUR:
         return f"{seconds / _MINUTE:.0f} min"
     return f"{seconds / _HOUR:.0f} h" if seconds < 2 * _DAY else f"{seconds / _DAY:.0f} d"
+
+
+_SHOWN: Mapping[str, Callable[[Any], str]] = {
+    "moment": shown_moment,
+    "duration": duration,
+    "flag": lambda one: "yes" if one else "no",
+}

@@ -119,6 +119,7 @@ class VerifyReport(Report):
     """What came of every table."""
 
     columns: ClassVar = COLUMNS
+    facts: ClassVar = "table state version:, files:, expected:, found:, seconds"
     target: str
     tables: tuple[Verified, ...]
 
@@ -126,14 +127,6 @@ class VerifyReport(Report):
     def ok(self) -> bool:
         """Say whether every table is equal, or was marked."""
         return all(table.state in WELL for table in self.tables)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a table."""
-        told = [[getattr(table, name) for name in COLUMNS] for table in self.tables]
-        return [
-            tuple(f"{one:,}" if isinstance(one, int) else str(one or "-") for one in row)
-            for row in told
-        ]
 
     def notes(self) -> list[str]:
         """Say of each table what differs, and what is to be known."""
