@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, asdict
 from html import escape
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from mirrorlib.events import STOPPED
 
@@ -92,20 +92,12 @@ class Report(Tabular):
         return {"ok": self.ok, **asdict(self)}
 
 
-class _Stated(Protocol):
-    @property
-    def state(self) -> str: ...
-
-    @property
-    def reason(self) -> str: ...
-
-
 class StateReport(Report):
     """A report on tables, each of which has a state, and a reason where there is something to say of it."""
 
     __slots__ = ()
     ill: ClassVar[frozenset[str]] = STOPPED  # states in which a table is not well
-    tables: Sequence[_Stated]  # only said: a property would be taken for a field's default
+    tables: Sequence[Any]  # only said: a property would be taken for a field's default
 
     @property
     def ok(self) -> bool:

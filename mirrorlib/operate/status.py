@@ -205,13 +205,9 @@ def _with_listing(
     """Compare the last word with what the zone shows now."""
     listing = opened.listing
     run = next_run(listing, position)
-    partitions = [
-        (position.get(partition, 0), files) for partition, files in listing.partitions.items()
-    ]
-    unapplied = [
-        file for last, files in partitions for number, file in files.items() if number > last
-    ]
-    ends = [(max(files), files[max(files)]) for _, files in partitions if files]
+    partitions = [(position.get(one, 0), files) for one, files in listing.partitions.items()]
+    unapplied = [one for last, files in partitions for n, one in files.items() if n > last]
+    ends = [max(files.items()) for _, files in partitions if files]
     newest = max(ends, key=lambda end: (end[1].modified, end[0]))[1].name if ends else None
     ages = [round(max((moment - file.modified).total_seconds(), 0.0), 1) for file in unapplied]
     status = replace(
