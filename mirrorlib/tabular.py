@@ -6,7 +6,7 @@ A value that names its columns, its rows and its notes gets both for nothing; ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, asdict
 from html import escape
 from typing import Any, ClassVar, Self
@@ -25,23 +25,27 @@ class Cell(str):
     __slots__ = ("parts",)
     parts: tuple[Part, ...]
 
-    def __new__(cls, parts: Iterable[Part]) -> Self:
+    def __new__(cls, parts: Sequence[Part]) -> Self:
         """Join the parts."""
-        pieces = tuple(parts)
-        cell = super().__new__(cls, "".join(p if isinstance(p, str) else p[0] for p in pieces))
-        cell.parts = pieces
+        cell = super().__new__(cls, "".join(p if isinstance(p, str) else p[0] for p in parts))
+        cell.parts = tuple(parts)
         return cell
 
 
 class Tabular:
-    """A value that prints as a table. Subclasses give `columns`, `rows` and `notes`."""
+    """A value that prints as a table. Subclasses give `columns`, `notes`, and `rows` or what these are made of.
+
+    Where there is a row for *each* value in a field, *facts* are what `cells` shows of one.
+    """
 
     __slots__ = ()
-    columns: ClassVar[tuple[str, ...]] = ()
+    columns: ClassVar[tuple[str, ...]]
+    each: ClassVar[str] = "tables"
+    facts: ClassVar[str] = ""
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the rows, every cell as text."""
-        return []
+        return [cells(one, self.facts) for one in getattr(self, self.each)]
 
     def notes(self) -> list[str]:
         """Return sentences to be shown below the table."""
@@ -68,24 +72,15 @@ class Tabular:
 
 
 class Report(Tabular):
-    """What a whole call came to. Subclasses are dataclasses, and say when all is not well.
-
-    Where there is a row for *each* value in a field, *facts* are what `cells` shows of one.
-    """
+    """What a whole call came to. Subclasses are dataclasses, and say when all is not well."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # only said, as `asdict` asks for it
-    each: ClassVar[str] = "tables"
-    facts: ClassVar[str] = ""
 
     @property
     def ok(self) -> bool:
         """Say whether all is well, as where something was only told."""
         return True
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a value."""
-        return [cells(one, self.facts) for one in getattr(self, self.each)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready values; the shape is a contract."""
