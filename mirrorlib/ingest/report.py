@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from mirrorlib.journal.entries import Done, Plan
 from mirrorlib.names import WHOLE_FOLDER
-from mirrorlib.tabular import StateReport
+from mirrorlib.tabular import StateReport, cells
 
 State = Literal["current", "behind", "blocked", "failed", "waiting", "gone"]
 Position: TypeAlias = int | Mapping[str, int]
@@ -144,13 +144,12 @@ class ApplyReport(StateReport):
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
         shown: list[tuple[str, ...]] = []
-        for table in self.tables:
-            counts = tuple(f"{table.total(name):,}" for name in ("files", *MARKED))
-            version = "-" if table.version is None else str(table.version)
-            rows, seconds = table.total("rows"), table.seconds
+        for t in self.tables:
+            counts = tuple(f"{t.total(name):,}" for name in ("files", *MARKED))
+            rows, seconds = t.total("rows"), t.seconds
             rate = f"{rows / seconds:,.0f}" if rows and seconds else "-"
-            road = ", ".join(dict.fromkeys(batch.kind for batch in table.batches)) or "-"
-            shown.append((table.table, table.state, road, *counts, version, f"{seconds:.1f}", rate))
+            road = ", ".join(dict.fromkeys(batch.kind for batch in t.batches)) or "-"
+            shown.append((t.table, t.state, road, *counts, *cells(t, "version seconds:.1f"), rate))
         return shown
 
     def notes(self) -> list[str]:
