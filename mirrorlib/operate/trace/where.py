@@ -67,10 +67,16 @@ def where_is(
 ) -> WhereReport:
     """Say what became of a change file, or what has changed a key and which rows of which files did.
 
-    A *file* is called by its number, its name, or a path that ends with it; a *key* is a value for each key column, in
-    which text is read as the column's type. Keys take a session, any with Delta; their changes are told from behind the
-    version or moment *after*, which is as for `read_feed`, and with *show_values* by the rows before and after each.
-    The rest means the same as for `status`.
+    Args:
+        target: as for `status`.
+        table: "dbo/orders".
+        file: its number, its name, or a path that ends with it.
+        key: a value for each key column; text is read as the column's type.
+        spark: any Spark with Delta, for keys.
+        after: the version or moment, as for `read_feed`, behind which to begin to tell a key's changes.
+        show_values: tell the key's rows before and after each change.
+        catalog: as for `status`.
+        state: as for `status`.
 
     Raises:
         JournalError: the target has no such table, or nobody knows the file.
