@@ -69,6 +69,8 @@ def _open(to: str | os.PathLike[str]) -> logging.Handler:
 
 
 class _JsonLine(logging.Formatter):
+    """Writes an event in one line."""
+
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         said = {"at": at, "level": record.levelname, **facts_of(record)}

@@ -112,6 +112,7 @@ def where_is(
 
 
 def _find_table(state: Store, table: str) -> TableName:
+    """Find the one table of a target that is called so."""
     known = find_applied(state)
     fitting = [name for name in known if matches(name, [table])]
     names = [name for name in fitting if str(name) == table] or fitting

@@ -69,9 +69,16 @@ def verify_consumer(
     compare, or that a table has no longer, are left out. Reading a database takes no lock that writers wait for, but
     for SQLite.
 
-    *tables* are names or globs, and empty is all that it receives. *to* is the receiver's address, where it has a
-    password: those are kept nowhere. *sample* is the share of the keys to look at; all is read all the same. With
-    *show_values* differences tell all values, not only those of keys. The rest means the same as for `export`.
+    Args:
+        spark: any Spark with Delta.
+        target: as for `export`.
+        consumer: its name.
+        tables: names or globs; empty is all that it receives.
+        to: the receiver's address, where it has a password: those are kept nowhere.
+        sample: the share of the keys to look at; all is read all the same.
+        show_values: let differences tell all values, not only those of keys.
+        catalog: as for `export`.
+        state: as for `export`.
 
     Raises:
         JournalError: there is no such consumer, or it does not receive the tables.

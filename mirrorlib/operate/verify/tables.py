@@ -55,10 +55,16 @@ def verify_tables(
     equal last takes their place, as long as Delta can read it. Of columns that no file can hold nothing is said, nor
     of `_rescued_data`, which names files by where they lay.
 
-    *tables* are names or globs, and empty is all of them. *sample* is the share of keys to look at; all of the files
-    and tables is read all the same. With *show_values* differences tell all values, not only those of keys. With
-    *mark*, where files are gone, a table is taken for right as it is, and what comes from now on is verified. The rest
-    means the same as for `apply`.
+    Args:
+        spark: any Spark with Delta.
+        landing_zone: as for `apply`.
+        target: as for `apply`.
+        tables: names or globs; empty is all of them.
+        sample: the share of keys to look at; all of the files and tables is read all the same.
+        show_values: let differences tell all values, not only those of keys.
+        mark: where files are gone, take the table for right as it is, and verify what comes from now on.
+        catalog: as for `apply`.
+        state: as for `apply`.
 
     Raises:
         JournalError: nothing has ever been applied to this target.
