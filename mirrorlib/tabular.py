@@ -6,10 +6,10 @@ A value that names its columns, its rows and its notes gets both for nothing; ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, asdict
 from html import escape
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from mirrorlib.events import STOPPED
 
@@ -25,27 +25,27 @@ class Cell(str):
     __slots__ = ("parts",)
     parts: tuple[Part, ...]
 
-    def __new__(cls, parts: Iterable[Part]) -> Self:
+    def __new__(cls, parts: Sequence[Part]) -> Self:
         """Join the parts."""
-        pieces = tuple(parts)
-        cell = super().__new__(cls, "".join(p if isinstance(p, str) else p[0] for p in pieces))
-        cell.parts = pieces
+        cell = super().__new__(cls, "".join(p if isinstance(p, str) else p[0] for p in parts))
+        cell.parts = tuple(parts)
         return cell
 
 
 class Tabular:
-    """A value that prints as a table. Subclasses give `columns`, `rows` and `notes`."""
+    """A value that prints as a table. Subclasses give `columns`, `notes`, and `rows` or what these are made of.
+
+    Where there is a row for *each* value in a field, *facts* are what `cells` shows of one.
+    """
 
     __slots__ = ()
-    columns: ClassVar[tuple[str, ...]] = ()
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return self.columns
+    columns: ClassVar[tuple[str, ...]]
+    each: ClassVar[str] = "tables"
+    facts: ClassVar[str] = ""
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the rows, every cell as text."""
-        return []
+        return [cells(one, self.facts) for one in getattr(self, self.each)]
 
     def notes(self) -> list[str]:
         """Return sentences to be shown below the table."""
@@ -53,7 +53,7 @@ class Tabular:
 
     def __str__(self) -> str:
         """Align the columns; numbers stand right."""
-        lines = [self.header(), *self.rows()]
+        lines = [self.columns, *self.rows()]
         widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
         text = ["  ".join(map(_aligned, line, widths)).rstrip() for line in lines]
         rule = "  ".join("-" * width for width in widths)
@@ -62,7 +62,7 @@ class Tabular:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header())
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.columns)
         body = "".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
             for row in self.rows()
@@ -87,20 +87,12 @@ class Report(Tabular):
         return {"ok": self.ok, **asdict(self)}
 
 
-class _Stated(Protocol):
-    @property
-    def state(self) -> str: ...
-
-    @property
-    def reason(self) -> str: ...
-
-
 class StateReport(Report):
     """A report on tables, each of which has a state, and a reason where there is something to say of it."""
 
     __slots__ = ()
     ill: ClassVar[frozenset[str]] = STOPPED  # states in which a table is not well
-    tables: Sequence[_Stated]  # only said: a property would be taken for a field's default
+    tables: Sequence[Any]  # only said: a property would be taken for a field's default
 
     @property
     def ok(self) -> bool:
@@ -111,6 +103,19 @@ class StateReport(Report):
         """Say the reasons."""
         none = [] if self.tables else ["There is no such Delta table."]
         return [*none, *(table.reason for table in self.tables if table.reason)]
+
+
+def cells(value: object, facts: str) -> tuple[str, ...]:
+    """Show attributes of a value: words, each "name" or "name:how", by a format or a key of `_SHOWN`; "-" for none."""
+    asked = (fact.partition(":") for fact in facts.split())
+    return tuple(_cell(getattr(value, name), how) for name, _, how in asked)
+
+
+def _cell(fact: Any, how: str) -> str:  # noqa: ANN401  # whatever an attribute is
+    text = ", ".join(fact) if isinstance(fact, tuple) else fact
+    if text is None or text == "":
+        return "-"
+    return _SHOWN[how](text) if how in _SHOWN else format(text, how)
 
 
 def _aligned(cell: str, width: int) -> str:
@@ -130,3 +135,10 @@ def duration(seconds: float) -> str:
     if seconds < 2 * _HOUR:
         return f"{seconds / _MINUTE:.0f} min"
     return f"{seconds / _HOUR:.0f} h" if seconds < 2 * _DAY else f"{seconds / _DAY:.0f} d"
+
+
+_SHOWN: Mapping[str, Callable[[Any], str]] = {
+    "moment": shown_moment,
+    "duration": duration,
+    "flag": lambda one: "yes" if one else "no",
+}

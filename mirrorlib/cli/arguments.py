@@ -120,7 +120,7 @@ def start(text: str) -> str | int:
 
 def bound(text: str) -> int | str:
     """Read a version, or leave a moment to be read with the table's name at hand."""
-    return int(text) if text.lstrip("-").isdecimal() else text
+    return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 def _number(text: str, most: float, what: str) -> float:

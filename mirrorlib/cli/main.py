@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # else `typing` is a third of what `--help` takes
 
 OK, STOPPED, USAGE = 0, 1, 2
 SIGNALLED = 128  # and the signal's number, as shells say it
-INTERRUPTED, CLOSED = SIGNALLED + 2, SIGNALLED + 13  # SIGINT, SIGPIPE
+CLOSED = SIGNALLED + 13  # SIGPIPE
 
 _EPILOG = """\
 examples:

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from mirrorlib.cli.command import call_shown, say_error, say_json
-from mirrorlib.cli.main import CLOSED, INTERRUPTED, OK, SIGNALLED, STOPPED, USAGE
+from mirrorlib.cli.main import CLOSED, OK, SIGNALLED, STOPPED, USAGE
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.delta.lock import has_lost_java
 from mirrorlib.delta.trouble import is_sparks, spark_error
@@ -59,12 +59,9 @@ def run_one(arguments: argparse.Namespace) -> int:
     except MirrorError as exc:
         say_error(exc, as_json=arguments.json)
         return USAGE if exc.wrong_usage else STOPPED
-    except CutShortError as exc:
-        sys.stderr.write(f"mirrorlib: {exc}\n")
-        return SIGNALLED + exc.number
-    except KeyboardInterrupt:
-        sys.stderr.write("mirrorlib: interrupted\n")
-        return INTERRUPTED
+    except KeyboardInterrupt as exc:
+        sys.stderr.write(f"mirrorlib: {str(exc) or 'interrupted'}\n")
+        return SIGNALLED + (exc.number if isinstance(exc, CutShortError) else signal.SIGINT)
     except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from mirrorlib.tabular import Report, StateReport, duration
+from mirrorlib.tabular import Report, StateReport
 
 State = Literal["current", "behind", "busy", "failed"]
 Health = Literal["current", "behind", "delivering", "failed", "expiring", "expired", "unknown"]
@@ -44,26 +44,12 @@ class ExportReport(StateReport):
     """What was delivered of every table."""
 
     columns: ClassVar = ("table", "state", "windows", "rows", "version", "of", "seconds")
+    facts: ClassVar = "table state windows rows:, position newest seconds:.1f"
     ill: ClassVar = frozenset({"busy", "failed"})
     consumer: str
     to: str
     tables: tuple[StreamReport, ...]
     seconds: float
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a table."""
-        return [
-            (
-                t.table,
-                t.state,
-                str(t.windows),
-                f"{t.rows:,}",
-                "-" if t.position is None else str(t.position),
-                "-" if t.newest is None else str(t.newest),
-                f"{t.seconds:.1f}",
-            )
-            for t in self.tables
-        ]
 
     def notes(self) -> list[str]:
         """Say what was reset, and why tables failed."""
@@ -117,6 +103,8 @@ class ConsumersReport(Report):
     """How far every consumer of a target has come."""
 
     columns: ClassVar = ("consumer", "table", "health", "version", "behind", "rows", "lag", "to")
+    each: ClassVar = "streams"
+    facts: ClassVar = "consumer table health position versions rows:, seconds:duration to"
     target: str
     streams: tuple[ConsumerStatus, ...]
 
@@ -124,22 +112,6 @@ class ConsumersReport(Report):
     def ok(self) -> bool:
         """Say whether none has failed, lost something, or is about to."""
         return all(one.health not in {"failed", "expiring", "expired"} for one in self.streams)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a stream."""
-        return [
-            (
-                s.consumer,
-                s.table,
-                s.health,
-                "-" if s.position is None else str(s.position),
-                "-" if s.versions is None else str(s.versions),
-                "-" if s.rows is None else f"{s.rows:,}",
-                "-" if s.seconds is None else duration(s.seconds),
-                s.to,
-            )
-            for s in self.streams
-        ]
 
     def notes(self) -> list[str]:
         """Say why streams failed."""

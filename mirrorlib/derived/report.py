@@ -66,6 +66,8 @@ class DeriveReport(Report):
     """
 
     columns: ClassVar = ("source", "after", "until", "changed", "keys")
+    each: ClassVar = "sources"
+    facts: ClassVar = "table after until changed:flag keys"
     name: str
     target: str
     how: How
@@ -78,14 +80,6 @@ class DeriveReport(Report):
     losses: tuple[KeysStep, ...] = ()
     changes: tuple[str, ...] = ()
     seconds: float
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a source."""
-        words = {None: "-", True: "yes", False: "no"}
-        return [
-            (s.table, str(s.after), str(s.until), words[s.changed], ", ".join(s.keys) or "-")
-            for s in self.sources
-        ]
 
     def notes(self) -> list[str]:
         """Say how it was done and why, and which keys are left."""

@@ -49,14 +49,10 @@ class EnableReport(StateReport):
     """What became of every table."""
 
     columns: ClassVar = ("table", "feed", "from version")
+    facts: ClassVar = "table state version"
     ill: ClassVar = frozenset({"refused"})
     place: str
     tables: tuple[Enabled, ...]
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a table."""
-        versions = ["-" if one.version is None else str(one.version) for one in self.tables]
-        return [(t.table, t.state, v) for t, v in zip(self.tables, versions, strict=True)]
 
 
 def enable_feed(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from mirrorlib.journal.entries import Done, Plan
 from mirrorlib.names import WHOLE_FOLDER
-from mirrorlib.tabular import StateReport
+from mirrorlib.tabular import StateReport, cells
 
 State = Literal["current", "behind", "blocked", "failed", "waiting", "gone"]
 Position: TypeAlias = int | Mapping[str, int]
@@ -79,6 +79,11 @@ class BatchReport:
         """Return the change rows that the batch's files hold."""
         return sum(getattr(self, name) for name in MARKED)
 
+    @property
+    def spent(self) -> float:
+        """Return the seconds of all its stages."""
+        return sum(self.seconds.values(), 0.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
@@ -120,7 +125,7 @@ class TableReport:
     @property
     def seconds(self) -> float:
         """Return the seconds that this run spent on the table's batches."""
-        return sum(sum(batch.seconds.values()) for batch in self.batches)
+        return sum(batch.spent for batch in self.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -139,13 +144,12 @@ class ApplyReport(StateReport):
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
         shown: list[tuple[str, ...]] = []
-        for table in self.tables:
-            counts = tuple(f"{table.total(name):,}" for name in ("files", *MARKED))
-            version = "-" if table.version is None else str(table.version)
-            rows, seconds = table.total("rows"), table.seconds
+        for t in self.tables:
+            counts = tuple(f"{t.total(name):,}" for name in ("files", *MARKED))
+            rows, seconds = t.total("rows"), t.seconds
             rate = f"{rows / seconds:,.0f}" if rows and seconds else "-"
-            road = ", ".join(dict.fromkeys(batch.kind for batch in table.batches)) or "-"
-            shown.append((table.table, table.state, road, *counts, version, f"{seconds:.1f}", rate))
+            road = ", ".join(dict.fromkeys(batch.kind for batch in t.batches)) or "-"
+            shown.append((t.table, t.state, road, *counts, *cells(t, "version seconds:.1f"), rate))
         return shown
 
     def notes(self) -> list[str]:
@@ -182,19 +186,12 @@ class PlanReport(StateReport):
     """What `apply` would do; nothing was written. *hash* is what `apply` takes for *approve*; "" of a rebuild."""
 
     columns: ClassVar = ("table", "state", "batches", "files", "rows", "first file", "last file")
+    facts: ClassVar = "table state batches files rows:, first_file last_file"
     landing_zone: str
     target: str
     tables: tuple[PlannedTable, ...] = ()
     warnings: tuple[str, ...] = ()
     hash: str = ""
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a table."""
-        shown: list[tuple[str, ...]] = []
-        for t in self.tables:
-            counts = (str(t.batches), str(t.files), f"{t.rows:,}")
-            shown.append((t.table, t.state, *counts, t.first_file or "-", t.last_file or "-"))
-        return shown
 
     def notes(self) -> list[str]:
         """Return schema changes and what snapshots change, then what stops tables, then warnings."""

@@ -15,7 +15,7 @@ from mirrorlib.keys.allowed import check_keys
 from mirrorlib.keys.tracing.rules import Order
 from mirrorlib.keys.tracing.trace import Trace, trace_keys
 from mirrorlib.keys.value import Keys, left_under
-from mirrorlib.tabular import Report
+from mirrorlib.tabular import Report, cells
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -143,13 +143,10 @@ class KeysReport(Report):
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row for each part of the keys."""
-        was, now = self.declared or Keys(), self.keys
-        return [
-            ("partition key", _listed(was.partition), _listed(now.partition)),
-            ("primary key", _listed(was.primary), _listed(now.primary)),
-            ("deletion column", was.deleted or "-", now.deleted or "-"),
-            ("order columns", _listed(was.order_by), _listed(now.order_by)),
-        ]
+        both = (self.declared or Keys(), self.keys)
+        was, now = (cells(keys, "partition primary deleted order_by") for keys in both)
+        names = ("partition key", "primary key", "deletion column", "order columns")
+        return [*zip(names, was, now, strict=True)]
 
     def notes(self) -> list[str]:
         """Return what was lost where, how to get it back, and what orders rows."""

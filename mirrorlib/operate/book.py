@@ -56,11 +56,8 @@ class BookReport(Report):
     """What was written down."""
 
     columns: ClassVar = ("table", "new rows")
+    facts: ClassVar = "table rows:,"
     tables: tuple[Written, ...]
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a table."""
-        return [(one.table, f"{one.rows:,}") for one in self.tables]
 
 
 def write_ledger(
@@ -114,7 +111,7 @@ def _new_batches(
         for batch in newest_batches(Journal(state, name), name, last):
             more = {
                 "target": status.target,
-                "seconds": float(sum(batch.seconds.values())),
+                "seconds": batch.spent,
                 "seconds_by_stage": dict(batch.seconds),
             }
             yield to_row(LEDGER_COLUMNS, asdict(batch) | more)

@@ -14,13 +14,13 @@ from itertools import islice
 from typing import ClassVar
 
 from mirrorlib.errors import JournalError, LandingZoneError
-from mirrorlib.ingest.report import MARKED, BatchReport
+from mirrorlib.ingest.report import BatchReport
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Done, Life, Plan
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
-from mirrorlib.tabular import Report, duration, shown_moment
+from mirrorlib.tabular import Report
 
 LAST = 100
 _COUNTED = ("insert", "update", "delete", "upsert")
@@ -60,23 +60,13 @@ class LedgerReport(Report):
     """The newest batches of every table of a target."""
 
     columns: ClassVar = ("table", "batch", "finished", "files", *_COUNTED, *_MEASURED)
+    each: ClassVar = "batches"
+    facts: ClassVar = (
+        "table batch finished_at:moment files:, inserts:, updates:, deletes:, upserts:, "
+        "version spent:.1f waited_seconds:duration"
+    )
     target: str
     batches: tuple[Applied, ...]
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a batch."""
-        return [
-            (
-                one.table,
-                str(one.batch),
-                shown_moment(one.finished_at),
-                *(f"{getattr(one, name):,}" for name in ("files", *MARKED)),
-                str(one.version),
-                f"{sum(one.seconds.values()):.1f}",
-                "-" if one.waited_seconds is None else duration(one.waited_seconds),
-            )
-            for one in self.batches
-        ]
 
     def notes(self) -> list[str]:
         """Say why batches were voided."""

@@ -47,15 +47,9 @@ class OptimizeReport(StateReport):
     """What became of every table."""
 
     columns: ClassVar = ("table", "state", "files replaced", "files written", "seconds")
+    facts: ClassVar = "table state replaced:, written:, seconds:.1f"
     target: str
     tables: tuple[Optimized, ...]
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a table."""
-        return [
-            (t.table, t.state, f"{t.replaced:,}", f"{t.written:,}", f"{t.seconds:.1f}")
-            for t in self.tables
-        ]
 
 
 def optimize_tables(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -134,24 +133,21 @@ def read_overview(
     status = read_status(target, **place)
     failures: list[str] = []
 
-    def part(what: str, read: Callable[[], _Part]) -> _Part | None:
+    def part(what: str, read: Callable[..., _Part], *by: object, **how: object) -> _Part | None:
         try:
-            return read()
+            return read(*by, **how)
         except Exception as exc:  # noqa: BLE001  # Spark's, too: whoever looks at tables still sees them
             failures.append(f"{what}: {exc if isinstance(exc, MirrorError) else first_line(exc)}")
             return None
 
     old = before.ledger if before else None
-    read = partial(read_ledger, target, last=last, before=old, **place)
-    ledger = part("the ledger was not read", read)
-    own: dict[str, Any] = {"catalog": catalog, "state": state}
-    consumers = part("consumers were not read", lambda: list_consumers(target, spark=spark, **own))
-    ways = part("the lineage was not read", lambda: lineage(target, **own))
-    kept = None
-    if (session := spark) is not None and to:
-        kept = part(
-            "the ledger was not written", lambda: write_ledger(session, target, to, **place)
-        )
+    own = {"catalog": catalog, "state": state}
+    ledger = part("the ledger was not read", read_ledger, target, last=last, before=old, **place)
+    consumers = part("consumers were not read", list_consumers, target, spark=spark, **own)
+    ways = part("the lineage was not read", lineage, target, **own)
+    kept = (
+        part("the ledger was not written", write_ledger, spark, target, to, **place) if to else None
+    )
     ledger = ledger or LedgerReport(target=status.target, batches=())
     parts: dict[str, Any] = {"consumers": consumers, "ways": ways, "kept": kept}
     return Overview(status=status, ledger=ledger, failures=tuple(failures), **parts)

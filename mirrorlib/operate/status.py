@@ -36,7 +36,7 @@ from mirrorlib.names import TableName
 from mirrorlib.operate.ledger import NEW, find_applied
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
-from mirrorlib.tabular import StateReport, duration, shown_moment
+from mirrorlib.tabular import StateReport, shown_moment
 
 _BACK = (
     "Its folder is back. The next apply begins a new life with what it finds. Run: mirrorlib apply"
@@ -83,30 +83,22 @@ class TableStatus:
     life: int = 0
     warnings: tuple[str, ...] = ()
 
+    @property
+    def place(self) -> str | int | None:
+        """Return the position as one cell has it."""
+        position = self.position
+        return f"{len(position)} partitions" if isinstance(position, Mapping) else position
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StatusReport(StateReport):
     """How every table of a target stands."""
 
     columns: ClassVar = ("table", "state", "position", "version", "last commit", "waiting", "lag")
+    facts: ClassVar = "table state place version last_commit:moment unapplied lag_seconds:duration"
     target: str
     tables: tuple[TableStatus, ...]
     publisher: Partner | None = None
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a table."""
-        return [
-            (
-                t.table,
-                t.state,
-                _position(t.position),
-                "-" if t.version is None else str(t.version),
-                shown_moment(t.last_commit),
-                str(t.unapplied),
-                "-" if t.lag_seconds is None else duration(t.lag_seconds),
-            )
-            for t in self.tables
-        ]
 
     def notes(self) -> list[str]:
         """Say for each table why it is not current, then what it warns about."""
@@ -213,13 +205,9 @@ def _with_listing(
     """Compare the last word with what the zone shows now."""
     listing = opened.listing
     run = next_run(listing, position)
-    partitions = [
-        (position.get(partition, 0), files) for partition, files in listing.partitions.items()
-    ]
-    unapplied = [
-        file for last, files in partitions for number, file in files.items() if number > last
-    ]
-    ends = [(max(files), files[max(files)]) for _, files in partitions if files]
+    partitions = [(position.get(one, 0), files) for one, files in listing.partitions.items()]
+    unapplied = [one for last, files in partitions for n, one in files.items() if n > last]
+    ends = [max(files.items()) for _, files in partitions if files]
     newest = max(ends, key=lambda end: (end[1].modified, end[0]))[1].name if ends else None
     ages = [round(max((moment - file.modified).total_seconds(), 0.0), 1) for file in unapplied]
     status = replace(
@@ -257,9 +245,3 @@ def _turned(
     """Tell a state; since when it is another than the last word's, nobody has written down."""
     since = status.since if state == status.state else None
     return replace(status, state=state, reason=reason, file=file, since=since)
-
-
-def _position(position: Position | None) -> str:
-    if isinstance(position, Mapping):
-        return f"{len(position)} partitions"
-    return "-" if position is None else str(position)

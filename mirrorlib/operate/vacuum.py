@@ -64,17 +64,10 @@ class VacuumReport(StateReport):
     """What became of every table."""
 
     columns: ClassVar = ("table", "state", "files", "consumers that need them")
+    facts: ClassVar = "table state files:, losers"
     ill: ClassVar = frozenset({"refused", "failed"})
     target: str
     tables: tuple[Vacuumed, ...]
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a table."""
-        counts = ["-" if t.files is None else f"{t.files:,}" for t in self.tables]
-        return [
-            (t.table, t.state, count, ", ".join(t.losers) or "-")
-            for t, count in zip(self.tables, counts, strict=True)
-        ]
 
 
 def vacuum_tables(

@@ -107,7 +107,6 @@ def read_price_paid(path: Path) -> pa.Table:
                 column_types=types,
                 timestamp_parsers=["%Y-%m-%d %H:%M"],
                 strings_can_be_null=True,
-                quoted_strings_can_be_null=True,
                 null_values=[""],
             ),
         )

@@ -67,7 +67,7 @@ def show_progress(*, quiet: bool = False) -> Iterator[Observer]:
 def _drawn(report: Tabular) -> Table:
     """Draw the rows of a report; only the first column, a table's name, may fold."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for place, name in enumerate(report.header()):
+    for place, name in enumerate(report.columns):
         table.add_column(escape(name), no_wrap=place > 0, overflow="fold")
     for row in report.rows():
         table.add_row(*[_coloured(cell) for cell in row])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
+from mirrorlib.cli.arguments import bound
 from mirrorlib.cli.command import Command
 from mirrorlib.cli.main import make_parser
 from mirrorlib.fabric.items import write_items
@@ -86,3 +87,9 @@ def test_arguments_are_read_as_they_are_spelled() -> None:
     assert ["p", ["a", "b"], ["x", "y"], [], "u", 3, "slow", "keep", True, False] == [
         *vars(parser.parse_args(words.split())).values()
     ]
+
+
+@pytest.mark.parametrize("text", ["--5", "-", "soon"])
+def test_what_is_no_version_is_left_to_be_read_as_a_moment(text: str) -> None:
+    """So that it is refused in our words, with the table's name."""
+    assert (text, -1, 7) == (bound(text), bound("-1"), bound("7"))

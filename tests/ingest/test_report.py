@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from typing import get_args
+
 import pytest
 
+import mirrorlib
 from mirrorlib.ingest.report import ApplyReport, BatchReport, PlanReport, TableReport
 from mirrorlib.operate.status import StatusReport, TableStatus
+from mirrorlib.tabular import Report
 
 BATCH = BatchReport(
     batch=1,
@@ -21,6 +26,24 @@ BATCH = BatchReport(
     version=3,
     seconds={"read": 2.0},
 )
+
+
+def reports(of: type[Report] = Report) -> list[type[Report]]:
+    """Find every kind of report."""
+    assert all(getattr(mirrorlib, name) is not None for name in mirrorlib.__all__)
+    return [one for kind in of.__subclasses__() for one in (kind, *reports(kind))]
+
+
+def test_every_report_has_what_it_shows() -> None:
+    """A cell for each column, and an attribute for each cell."""
+    shown = {one.__name__: one for one in reports() if one.facts}
+
+    assert {"ExportReport", "LedgerReport", "PlanReport", "StatusReport"} < {*shown}
+    for name, one in shown.items():
+        values = eval(one.__annotations__[one.each], vars(sys.modules[one.__module__]))  # noqa: S307
+        facts = [fact.partition(":")[0] for fact in one.facts.split()]
+        assert len(one.columns) == len(facts), name
+        assert [] == [fact for fact in facts if fact not in dir(get_args(values)[0])], name
 
 
 def test_an_apply_renders_in_a_notebook() -> None:

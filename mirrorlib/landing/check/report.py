@@ -145,6 +145,7 @@ class CheckReport(Report):
     """
 
     columns: ClassVar = ("table", "files", "errors", "warnings", "notes")
+    facts: ClassVar = "table files:, errors:, warnings:, notes:,"
     landing_zone: str
     strict: bool
     deep: bool
@@ -165,13 +166,6 @@ class CheckReport(Report):
         """Return the report as JSON-ready values; the shape is a contract, see docs/check.md."""
         counts = {f"{severity}s": self.count(severity) for severity in SEVERITIES}
         return {"ok": self.ok, **counts, **asdict(self)}
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a table."""
-        return [
-            (t.table, *(f"{count:,}" for count in (t.files, t.errors, t.warnings, t.notes)))
-            for t in self.tables
-        ]
 
     def notes(self) -> list[str]:
         """Return every finding, a line each."""

@@ -42,20 +42,17 @@ def listen(
         ParameterError: the file cannot be written, the command is not there, or an extra is not installed.
 
     """
-    handlers = [one if isinstance(one, logging.Handler) else _open(one) for one in to]
-    handlers += [Listener("the alert", _caller(alert))] if alert else []
-    level = LOG.level
-    if handlers and not LOG.isEnabledFor(logging.INFO):
-        LOG.setLevel(logging.INFO)
-    for handler in handlers:
-        LOG.addHandler(handler)
-    try:
+    also = [Listener("the alert", _caller(alert))] if alert else []
+    with contextlib.ExitStack() as ended:
+        ended.callback(LOG.setLevel, LOG.level)
+        for one in (*to, *also):
+            handler = one if isinstance(one, logging.Handler) else _open(one)
+            ended.callback(handler.close)
+            LOG.addHandler(handler)
+            ended.callback(LOG.removeHandler, handler)
+            if not LOG.isEnabledFor(logging.INFO):
+                LOG.setLevel(logging.INFO)
         yield
-    finally:
-        LOG.setLevel(level)
-        for handler in handlers:
-            LOG.removeHandler(handler)
-            handler.close()
 
 
 def _open(to: str | os.PathLike[str]) -> logging.Handler:

@@ -53,7 +53,7 @@ def make_page(overview: Overview, *, every: int = 0) -> str:
     batches = _seen(overview)
     seconds: defaultdict[str, float] = defaultdict(float)
     for one in batches:
-        seconds[one.table] += sum(one.seconds.values())
+        seconds[one.table] += one.spent
     slices = cut(batches, now)
     newest = sorted(batches, key=lambda one: one.finished_at, reverse=True)
     lag = max((one.waiting_seconds or 0 for one in status.tables), default=0)

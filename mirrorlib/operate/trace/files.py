@@ -29,7 +29,7 @@ from mirrorlib.names import WHOLE_FOLDER, TableName, sequence_number
 from mirrorlib.operate.status import status_of
 from mirrorlib.operate.verify.replay import Opened, list_places, open_planned
 from mirrorlib.store import Store, contents, open_store
-from mirrorlib.tabular import Report, shown_moment
+from mirrorlib.tabular import Report, cells
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,9 +88,8 @@ class WhereReport(Report):
             if one.before or one.after:
                 told = replace(blank, before=one.before, after=one.after)
                 detail = Changes("", (told,), keys, more=False).rows()[0][-1]
-            facts = (getattr(one, name) for name in self.columns[2:-1])
-            shown = ("-" if fact is None else str(fact) for fact in facts)
-            found.append((one.what, shown_moment(one.at), *shown, detail))
+            shown = cells(one, "what at:moment life batch version file row consumer")
+            found.append((*shown, detail))
         return found
 
     def notes(self) -> list[str]:

@@ -12,10 +12,9 @@ from mirrorlib.errors import LandingZoneError, printable
 from mirrorlib.events import emit, pick
 from mirrorlib.feed.changes import Change
 from mirrorlib.operate.verify.compare import Sides
-from mirrorlib.tabular import Report
+from mirrorlib.tabular import StateReport
 
 COLUMNS = ("table", "state", "version", "files", "expected", "found", "seconds")
-WELL = frozenset({"equal", "marked"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,31 +108,20 @@ def verify_safely(shown: str, verify: Callable[[Verified], Verified], **facts: s
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         told = replace(told, reasons=(f"not verified: {as_mirror_error(exc, shown)}",))
     told = replace(told, seconds=round(time.perf_counter() - began, 1))
-    said = {**pick(told, *COLUMNS, "reasons"), "well": told.state in WELL, **facts}
+    said = {**pick(told, *COLUMNS, "reasons"), "well": told.state not in VerifyReport.ill, **facts}
     emit("verify", "%(table)s: %(state)s, version %(version)s", **said)
     return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class VerifyReport(Report):
+class VerifyReport(StateReport):
     """What came of every table."""
 
     columns: ClassVar = COLUMNS
+    facts: ClassVar = "table state version:, files:, expected:, found:, seconds"
+    ill: ClassVar = frozenset({"different", "not verified"})
     target: str
     tables: tuple[Verified, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say whether every table is equal, or was marked."""
-        return all(table.state in WELL for table in self.tables)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a table."""
-        told = [[getattr(table, name) for name in COLUMNS] for table in self.tables]
-        return [
-            tuple(f"{one:,}" if isinstance(one, int) else str(one or "-") for one in row)
-            for row in told
-        ]
 
     def notes(self) -> list[str]:
         """Say of each table what differs, and what is to be known."""

@@ -207,6 +207,21 @@ def test_a_place_that_cannot_be_written_is_refused(
     assert "cannot be passed on" in capsys.readouterr().err
 
 
+def test_what_was_opened_before_such_a_place_is_closed(tmp_path: Path) -> None:
+    """Not only when the process ends."""
+    log, first = logging.getLogger("mirrorlib.events"), logging.FileHandler(tmp_path / "events")
+    before = log.level, list(log.handlers)
+
+    with (
+        pytest.raises(ParameterError, match="cannot be passed on"),
+        mirrorlib.listen(first, tmp_path / "no" / "file"),
+    ):
+        raise AssertionError
+
+    assert first.stream is None
+    assert before == (log.level, log.handlers)
+
+
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that installs it."""
     monkeypatch.setitem(sys.modules, "openlineage.client", None)
