@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.difference import rows_like
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.derived import frames
 from mirrorlib.derived.job import DerivedTarget, DeriveJob, added_columns, check_columns
@@ -174,7 +175,7 @@ def _in_part(
             values = came_or_went.select(*map(quote, reaches[one].columns)).distinct()
             keys.append((values, list(reaches[one].columns.values())))
         if len(keys) == 1:
-            few = frames.rows_of_keys(given[at].frame, [(keys[0][0], list(reaches[at].columns))])
+            few = rows_like(given[at].frame, (keys[0][0], list(reaches[at].columns)))
             given[at] = frames.frame_rows(given[at].source, planned.plans[at], few)
     part = frames.transformed(job.transform, given)
     if fingerprint_of(part, given) != full.shape.fingerprint:
@@ -183,6 +184,6 @@ def _in_part(
         why = "the transformation looks at the rows to choose what it does"
         return _in_full(job, target, replace(again, why=why, changed=full.changed))
     if len(keys) > 1 or not reaches[at].own:
-        part = frames.rows_of_keys(part, keys)
-    old = frames.rows_of_keys(_there(job, target, full), keys)
+        part = rows_like(part, *keys)
+    old = rows_like(_there(job, target, full), *keys)
     return replace(full, how=how, new=_in_order(target, full.added, part), old=old)

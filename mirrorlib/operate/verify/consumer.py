@@ -228,7 +228,7 @@ class _Look:
             raise self._refused(JournalError, msg)
         window = open_window(commits, since, version)
         changed = read_window(self.spark, self.source, window).select(*map(quote, keys)).distinct()
-        return rows_like(rows, changed, keys)
+        return rows_like(rows, (changed, keys))
 
     def _began(self) -> tuple[Stream, int | None]:
         """Find the stream that wrote last, and behind which version its copy began; None for a snapshot, or a log."""

@@ -109,7 +109,7 @@ def _merge_counts(work: WindowWork) -> int:
     def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
         rows = counted.select(*names, NET, f.col(NET).alias(NEW))
         if gone is not None:
-            held = rows_like(read_table(work.spark, work.ref), gone.select(*names), columns)
+            held = rows_like(read_table(work.spark, work.ref), (gone.select(*names), columns))
             rows = rows.unionByName(held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(NEW)))
         return ops_of_counts(rows, columns, exact=work.exact)
 
@@ -134,7 +134,7 @@ def keep_history(work: WindowWork) -> int | None:
     def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
         states = _events(counted, work)
         if gone is not None:
-            held = rows_like(_open_rows(work), gone.select(*map(quote, by)).distinct(), by)
+            held = rows_like(_open_rows(work), (gone.select(*map(quote, by)).distinct(), by))
             states = states.unionByName(_held(held, work))
         return _ops_of_states(states, work, by)
 
