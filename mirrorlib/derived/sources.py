@@ -79,10 +79,13 @@ def open_sources(
     if not named:
         msg = "a derived table is made of at least one table"
         raise LandingZoneError(msg, next_step="Name its sources.")
-    seen, opened = {target.ref.address: "the derived table itself"}, []
+    seen, opened = dict[str, str](), list[SourceTable]()
     for key, table in named:
         place = find_place_with_state(spark, table, state)
-        if place.ref.address in seen:
+        is_own = place.ref.address == target.ref.address
+        found = None if is_own else find_feed_table(spark, place.ref.address, shown=place.shown)
+        # By its folder: a catalog takes a name in any case, and its table has a path, too.
+        if found is None or found.location in seen:
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
         kept = f"{place.root.state} {place.ref.name}"
@@ -92,8 +95,7 @@ def open_sources(
             raise LandingZoneError(
                 msg, table=place.shown, found=str(place.ref.name), next_step=step
             )
-        seen |= {place.ref.address: place.shown, kept: place.shown}
-        found = find_feed_table(spark, place.ref.address, shown=place.shown)
+        seen |= {found.location: place.shown, kept: place.shown}
         registry = Registry(open_store(place.root.state), f"{CONSUMER}{name}", place.ref.name)
         opened.append(SourceTable(name=key, place=place, table=found, registry=registry))
     return tuple(opened)
