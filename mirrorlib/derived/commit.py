@@ -180,14 +180,13 @@ def _next_mark(
     return last.next_mark(app_id, planned.streams[0], planned.number, facts, claim)
 
 
-def close_round(job: DeriveJob, planned: Round) -> DerivedTarget:
+def close_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DerivedTarget:
     """End a round that an earlier run has left, unless its commit is there, by one without rows that has its mark.
 
     Who is still at it can carry it out no more. How it has ended is written down, and the keys that hold then, whose
-    runner may have died before it did. Returns the table as it is then.
+    runner may have died before it did. Returns the table, given as it was found, as it is then.
     """
-    target, stream = open_target(job), planned.streams[0].uuid
-    last, foreign = target.last, target.last.foreign
+    stream, last, foreign = planned.streams[0].uuid, target.last, target.last.foreign
     if target.found is not None and last.window_of(stream) < planned.number:
         # It holds what it did; what others wrote since then stays seen.
         on = last.version if foreign is None else min(last.version, foreign.version - 1)
