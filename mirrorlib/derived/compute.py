@@ -128,7 +128,7 @@ def _opened(
     windows = []
     for source, plan in zip(job.sources, planned.plans, strict=True):
         commits, shown = source.table.commits, source.place.shown
-        if source.table_id != plan.table_id:
+        if commits.metadata.id != plan.table_id:
             return f"{shown} was made anew"
         try:
             windows.append(open_window(commits, plan.after, plan.until))

@@ -147,7 +147,7 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
     """
     found = find_feed_table(spark, target)
     commits = found.commits
-    properties = commits.metadata_at(commits.newest).properties
+    properties = commits.metadata.properties
     keys = stored_keys(properties)
     if keys is None or VIEW_PROPERTY not in properties:
         msg = "the table holds no current view that mirrorlib keeps"

@@ -140,10 +140,8 @@ def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
 
 def _is_overtaken(job: DeriveJob, planned: Round) -> bool:
     """Say whether a source was made anew, or put back, since a round was planned: its versions are others now."""
-    return any(
-        source.table_id != plan.table_id or source.table.commits.newest < plan.until
-        for source, plan in zip(job.sources, planned.plans, strict=True)
-    )
+    plans = zip(job.sources, planned.plans, strict=True)
+    return any(not one.table.commits.is_still(plan.table_id, plan.until) for one, plan in plans)
 
 
 def _is_passed(job: DeriveJob, planned: Round) -> bool:

@@ -46,12 +46,6 @@ class SourceTable:
     table: FeedTable
     registry: Registry  # of the derived table as its consumer
 
-    @property
-    def table_id(self) -> str:
-        """Return the id that the table has now."""
-        commits = self.table.commits
-        return commits.metadata_at(commits.newest).id
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
@@ -126,7 +120,8 @@ def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, 
     wanted = {"to": target, "mode": MODE, "net": False, "start_at": None, "on_expired": "snapshot"}
     return tuple(
         source.registry.begin(
-            {**wanted, "table_id": source.table_id}, 1 if stream is None else stream.ordinal + 1
+            {**wanted, "table_id": source.table.commits.metadata.id},
+            1 if stream is None else stream.ordinal + 1,
         )
         for source, stream in zip(sources, streams, strict=True)
     )
@@ -162,7 +157,7 @@ def next_round(
     entries = _entries(sources, streams)
     is_new = any(
         position_of(stream, entry) != source.table.commits.newest
-        or table_id_of(stream, entry) != source.table_id
+        or table_id_of(stream, entry) != source.table.commits.metadata.id
         for source, stream, entry in zip(sources, streams, entries, strict=True)
     )
     return _round(sources, streams, entries, None) if is_new or wanted else None

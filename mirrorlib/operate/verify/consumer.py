@@ -215,7 +215,7 @@ class _Look:
             msg = "the receiver is in the middle of a window, or of a rewind"
             raise JournalError(msg, table=shown, next_step="Export once more.")
         # Where nothing has changed since, the newest version is the same, and its files are there.
-        same = commits.metadata_at(commits.newest).schema == commits.metadata_at(version).schema
+        same = commits.metadata.schema == commits.metadata_at(version).schema
         idle = same and not open_window(commits, version, commits.newest).changes
         rows = read_rows(self.spark, self.source, commits.newest if idle else version)
         if since is None or since < 0:
