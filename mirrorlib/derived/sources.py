@@ -60,6 +60,9 @@ class Round:
         return self.plans[0].number
 
 
+_Way: TypeAlias = tuple[SourceTable, Stream, WindowEntry | None]  # with its newest window
+
+
 def open_sources(
     spark: SparkSession, name: str, sources: Sources, target: TablePlace, state: PathOrUrl | None
 ) -> tuple[SourceTable, ...]:
@@ -115,7 +118,7 @@ def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, 
             step = f"Choose another name, or drop that one: mirrorlib consumers TARGET --drop {stream.consumer}"
             raise JournalError(msg, table=stream.table, found=stream.to, next_step=step)
     found = tuple(stream for stream in streams if stream is not None)
-    if len(found) == len(streams) and _together(sources, found):
+    if len(found) == len(streams) and _together(_ways(sources, found)):
         return found
     wanted = {"to": target, "mode": MODE, "net": False, "start_at": None, "on_expired": "snapshot"}
     return tuple(
@@ -127,56 +130,49 @@ def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, 
     )
 
 
-def _together(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> bool:
+def _together(ways: Sequence[_Way]) -> bool:
     """Say whether all ways are in one round, or some are in the next one that is being planned."""
-    entries = _entries(sources, streams)
-    numbers = [entry.plan.number if entry else 0 for entry in entries]
+    numbers = [entry.plan.number if entry else 0 for *_, entry in ways]
     last = max(numbers)
     planned = [number == last for number in numbers]
-    pending = [entry is not None and entry.done is None for entry in entries]
+    pending = [entry is not None and entry.done is None for *_, entry in ways]
     return all(planned) or (min(numbers) == last - 1 and planned == pending)
 
 
-def _entries(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> list[WindowEntry | None]:
-    return [source.registry.newest(stream) for source, stream in zip(sources, streams, strict=True)]
+def _ways(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> list[_Way]:
+    pairs = zip(sources, streams, strict=True)
+    return [(source, stream, source.registry.newest(stream)) for source, stream in pairs]
 
 
-def pending_round(sources: Sequence[SourceTable], streams: tuple[Stream, ...]) -> Round | None:
+def pending_round(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> Round | None:
     """Return the round that was planned, in part at least, and has not ended; None when there is none."""
-    entries = _entries(sources, streams)
-    if all(entry is None or entry.done is not None for entry in entries):
+    ways = _ways(sources, streams)
+    entries = [entry for *_, entry in ways if entry is not None]
+    if all(entry.done is not None for entry in entries):
         return None
-    last = max(entry.plan.number for entry in entries if entry is not None)
-    return _round(sources, streams, entries, last)
+    return _round(ways, max(entry.plan.number for entry in entries))
 
 
 def next_round(
-    sources: Sequence[SourceTable], streams: tuple[Stream, ...], *, wanted: bool
+    sources: Sequence[SourceTable], streams: Sequence[Stream], *, wanted: bool
 ) -> Round | None:
     """Plan a round up to the newest versions; None when no source has one that is new, unless it is *wanted*."""
-    entries = _entries(sources, streams)
+    ways = _ways(sources, streams)
     is_new = any(
         position_of(stream, entry) != source.table.commits.newest
         or table_id_of(stream, entry) != source.table.commits.metadata.id
-        for source, stream, entry in zip(sources, streams, entries, strict=True)
+        for source, stream, entry in ways
     )
-    return _round(sources, streams, entries, None) if is_new or wanted else None
+    return _round(ways) if is_new or wanted else None
 
 
-def _round(
-    sources: Sequence[SourceTable],
-    streams: tuple[Stream, ...],
-    entries: Sequence[WindowEntry | None],
-    number: int | None,
-) -> Round:
+def _round(ways: Sequence[_Way], number: int | None = None) -> Round:
     """Plan the next window of each source, but for those that have one of this number."""
-    plans = tuple(
-        entry.plan
-        if entry is not None and entry.plan.number == number
-        else _planned(source, stream, entry)
-        for source, stream, entry in zip(sources, streams, entries, strict=True)
+    plans = (
+        entry.plan if entry and entry.plan.number == number else _planned(source, stream, entry)
+        for source, stream, entry in ways
     )
-    return Round(streams=streams, plans=plans)
+    return Round(streams=tuple(stream for _, stream, _ in ways), plans=tuple(plans))
 
 
 def _planned(source: SourceTable, stream: Stream, entry: WindowEntry | None) -> WindowPlan:
