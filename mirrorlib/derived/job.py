@@ -22,7 +22,6 @@ from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
 from mirrorlib.delta.columns import is_same, sized_column
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
-from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
 from mirrorlib.delta.table import Found, check_made, find_target, open_log
 from mirrorlib.derived.place import TablePlace
@@ -73,20 +72,18 @@ class DeriveJob:
 class DerivedTarget:
     """The table at this moment."""
 
-    log: TableLog
-    last: LastCommit  # what it tells of our rounds
+    last: LastCommit  # what its log tells of our rounds
     found: Found | None = None
     schema: StructType | None = None
     # What the last round's commit says; None where the table holds no round of ours.
     held: Mapping[str, Any] | None = None
-    pure: bool = True  # nobody else has written rows to it, so what was said of its keys is true
 
 
 def open_target(job: DeriveJob) -> DerivedTarget:
     """Open the table as it is now."""
     session, ref = job.session, job.place.ref
     if (there := find_target(session, ref)) is None:
-        return DerivedTarget(log=open_log(session, ref), last=LastCommit(newest=-1))
+        return DerivedTarget(last=LastCommit(log=open_log(session, ref), newest=-1))
     found, schema = there
     owner = found.properties.get(OWNER)
     if owner != job.name:
@@ -94,16 +91,14 @@ def open_target(job: DeriveJob) -> DerivedTarget:
         step = "Choose another target, or remove the table."
         raise ForeignWriteError(msg, table=job.place.shown, found=owner, next_step=step)
     resume_feed(session, ref, found)
-    log = open_log(session, ref, found.location)
-    last = read_last_commit(log)
+    last = read_last_commit(open_log(session, ref, found.location))
     foreign = last.foreign
     if foreign is not None and not job.rebuild:
         msg = "somebody else has written to the derived table"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=foreign.told, next_step=step)
-    held = last.facts if (last.facts or {}).get("derived") == job.name else None
-    pure = foreign is None
-    return DerivedTarget(log=log, last=last, found=found, schema=schema, held=held, pure=pure)
+    held = last.facts if last.facts.get("derived") == job.name else None
+    return DerivedTarget(last=last, found=found, schema=schema, held=held)
 
 
 def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:

@@ -84,7 +84,7 @@ def keep_copy(work: WindowWork) -> int | None:
 
 def _merge_keys(work: WindowWork) -> int:
     keys, planned = work.keys, list(work.plan.keys)
-    others = (work.last.facts or {}).get("keys", planned) != planned
+    others = work.last.facts.get("keys", planned) != planned
     if others and count_doubles(read_table(work.spark, work.ref), keys):
         raise work.twice()
     few = fold_few(work)
