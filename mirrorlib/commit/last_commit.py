@@ -7,7 +7,7 @@ does is all that has to be found: usually the newest of all. It also tells wheth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.claim import claim_table
@@ -96,8 +96,9 @@ def read_last_commit(
     *is_mine* says whether a commit that changes rows is none of somebody else's.
     """
     newest = log.newest()
+    last = LastCommit(log=log, newest=-1 if newest is None else newest)
     if newest is None:
-        return LastCommit(log=log, newest=-1)
+        return last
     until, foreign = newest, None
     for count in (*_BATCHES, newest + 1):
         after = max(until - count, -1)
@@ -105,19 +106,13 @@ def read_last_commit(
         for commit in reversed(commits):
             if is_mine(commit) and commit.ours is not None and fact in commit.ours:
                 foreign = foreign or _overlooked(log, commit, is_mine)
-                return LastCommit(
-                    log=log,
-                    newest=newest,
-                    facts=commit.ours,
-                    version=commit.version,
-                    rows=commit.rows,
-                    foreign=foreign,
-                )
+                facts, version, rows = commit.ours, commit.version, commit.rows
+                return replace(last, facts=facts, version=version, rows=rows, foreign=foreign)
             if not is_mine(commit) and not commit.harmless:
                 foreign = foreign or commit
         if len(commits) < until - after or after < 0:
             complete = len(commits) == until - after
-            return LastCommit(log=log, newest=newest, foreign=foreign, complete=complete)
+            return replace(last, foreign=foreign, complete=complete)
         until = after
     raise AssertionError  # the last look takes all there are
 
