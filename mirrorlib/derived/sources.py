@@ -28,6 +28,7 @@ from mirrorlib.journal.streams import (
     table_id_of,
 )
 from mirrorlib.store import PathOrUrl, open_store
+from mirrorlib.store.target import settled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +83,7 @@ def open_sources(
         is_own = place.ref.address == target.ref.address
         found = None if is_own else find_feed_table(spark, place.ref.address, shown=place.shown)
         # By its folder: a catalog takes a name in any case, and its table has a path, too.
-        if found is None or found.location in seen:
+        if found is None or settled(found.location) in seen:
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
         kept = f"{place.root.state} {place.ref.name}"
@@ -92,7 +93,7 @@ def open_sources(
             raise LandingZoneError(
                 msg, table=place.shown, found=str(place.ref.name), next_step=step
             )
-        seen |= {found.location: place.shown, kept: place.shown}
+        seen |= {settled(found.location): place.shown, kept: place.shown}
         registry = Registry(open_store(place.root.state), f"{CONSUMER}{name}", place.ref.name)
         opened.append(SourceTable(name=key, place=place, table=found, registry=registry))
     return tuple(opened)
