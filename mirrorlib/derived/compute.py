@@ -87,7 +87,8 @@ def _compute_in_full(job: DeriveJob, planned: Round, target: DerivedTarget) -> C
 
 
 def _in_order(target: DerivedTarget, added: Sequence[str] | None, rows: DataFrame) -> DataFrame:
-    return rows if added is None or target.schema is None else in_its_order(rows, target.schema)
+    found = target.found
+    return rows if added is None or found is None else in_its_order(rows, found.schema)
 
 
 def _windows(

@@ -74,7 +74,6 @@ class DerivedTarget:
 
     last: LastCommit  # what its log tells of our rounds
     found: Found | None = None
-    schema: StructType | None = None
     # What the last round's commit says; None where the table holds no round of ours.
     held: Mapping[str, Any] | None = None
 
@@ -82,9 +81,8 @@ class DerivedTarget:
 def open_target(job: DeriveJob) -> DerivedTarget:
     """Open the table as it is now."""
     session, ref = job.session, job.place.ref
-    if (there := find_target(session, ref)) is None:
+    if (found := find_target(session, ref)) is None:
         return DerivedTarget(last=LastCommit(log=open_log(session, ref), newest=-1))
-    found, schema = there
     owner = found.properties.get(OWNER)
     if owner != job.name:
         msg = "the target is a table that is not this derived table"
@@ -98,7 +96,7 @@ def open_target(job: DeriveJob) -> DerivedTarget:
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=foreign.told, next_step=step)
     held = last.facts if last.facts.get("derived") == job.name else None
-    return DerivedTarget(last=last, found=found, schema=schema, held=held)
+    return DerivedTarget(last=last, found=found, held=held)
 
 
 def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
@@ -127,7 +125,8 @@ def check_columns(place: TablePlace, rows: DataFrame) -> None:
 
 def added_columns(target: DerivedTarget, rows: DataFrame) -> tuple[str, ...] | None:
     """Name the columns that a table lacks; None where one that it has is not among the rows, or of another type."""
-    has = {fold_name(field.name): field.dataType for field in (target.schema or ())}
+    there = target.found.schema.fields if target.found is not None else []
+    has = {fold_name(field.name): field.dataType for field in there}
     wants = {fold_name(field.name): field for field in rows.schema.fields}
     if any(
         name not in wants or not is_same(kind, wants[name].dataType) for name, kind in has.items()

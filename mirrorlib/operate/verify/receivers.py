@@ -75,9 +75,9 @@ def _changes(frame: DataFrame, turn: int = 1) -> DataFrame:
 
 def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
     ref = refer(open_place(address), parse_name(stream.table))
-    if (target := find_target(stage.spark, ref)) is None:
+    if (found := find_target(stage.spark, ref)) is None:
         raise other_copy(stream)
-    last = read_last_commit(open_log(stage.spark, ref, target[0].location))
+    last = read_last_commit(open_log(stage.spark, ref, found.location))
     if not (facts := last.facts):
         raise other_copy(stream)
     check_copy(stream, facts.get("table"), facts.get("consumer"))

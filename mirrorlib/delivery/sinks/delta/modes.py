@@ -76,7 +76,7 @@ def keep_copy(work: WindowWork) -> int | None:
         return _merge_keys(work) if work.keys else _merge_counts(work)
     rows = work.frame.select(
         *[f.col(quote(name)).alias(name, metadata={}) for name in work.columns],
-        *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
+        *[f.lit(None).cast(work.found.schema[name].dataType).alias(name) for name in work.dropped],
     )
     overwrite_columns(work.spark, work.ref, rows, work.mark())
     return None
@@ -169,7 +169,7 @@ def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
     comes, times = f.col(NET) > 0, f.sequence(f.lit(1).cast("long"), f.abs(NET))
     return counted.withColumn(_PLACE, f.explode(times)).select(
         *map(quote, work.columns),
-        *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
+        *[f.lit(None).cast(work.found.schema[name].dataType).alias(name) for name in work.dropped],
         f.when(comes, f.col(TIME)).alias(_FROM),
         f.when(~comes, f.col(TIME)).alias(_TO),
         f.lit(False).alias(_WAS),  # noqa: FBT003  # a value of a column

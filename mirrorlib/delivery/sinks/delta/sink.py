@@ -106,11 +106,10 @@ class _WindowCommitter(Committer[WindowWork, int]):
         """See the target, which is made when there is none."""
         delivery, ref = self._delivery, self._ref
         spark, stream = delivery.spark, delivery.stream
-        target = find_target(spark, ref)
-        if target is None:
+        found = find_target(spark, ref)
+        if found is None:
             _create_table(delivery, ref, self._wanted, self._mode)
-            target = check_made(find_target(spark, ref), stream.table)
-        found, schema = target
+            found = check_made(find_target(spark, ref), stream.table)
         _check_owner(found, stream, self._mode)
         resume_feed(spark, ref, found)
         work = WindowWork(
@@ -119,7 +118,6 @@ class _WindowCommitter(Committer[WindowWork, int]):
             wanted=self._wanted,
             ref=ref,
             found=found,
-            schema=schema,
             last=read_last_commit(open_log(spark, ref, found.location)),
         )
         if _is_there(work):

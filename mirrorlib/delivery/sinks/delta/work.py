@@ -45,7 +45,6 @@ class WindowWork(Delivery):
     wanted: t.StructType  # the columns that the target has to have for it
     ref: TableRef  # the target
     found: Found
-    schema: t.StructType
     last: LastCommit  # what its log tells
     dropped: tuple[str, ...] = ()  # the target's columns that the source has no longer
 
@@ -141,7 +140,7 @@ class WindowWork(Delivery):
 
     def spelled(self, name: str) -> str:
         """Name a column as the target does."""
-        return find_name(self.schema.names, name) or name
+        return find_name(self.found.schema.names, name) or name
 
     def merge_rows(self, staged: Staged, keys: Sequence[str]) -> None:
         """Commit staged rows. `ADD` rows match nothing; where it is `known`, a match of a `FRESH` row fails all."""
