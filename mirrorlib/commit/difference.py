@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, WRONG
@@ -40,12 +40,25 @@ def difference(old: DataFrame, new: DataFrame, keys: Sequence[str] = ()) -> Data
     return marked.withColumn(OP, f.when(f.col(NEW), change).otherwise(f.col(OP))).drop(NEW)
 
 
-def rows_like(rows: DataFrame, values: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Keep the rows that equal some values in some columns, which these have in this order; NULL equals NULL."""
-    names = [f"_mirror_{place}" for place in range(len(columns))]
-    named = values.toDF(*names)
-    same = [rows[quote(c)].eqNullSafe(named[n]) for c, n in zip(columns, names, strict=True)]
-    return rows.join(named, reduce(and_, same), "left_semi")
+def rows_like(rows: DataFrame, *like: tuple[DataFrame, Sequence[str]]) -> DataFrame:
+    """Keep the rows that equal some values in some columns, which these have in this order; NULL equals NULL.
+
+    Where there are several of both, those that do by one of them; then each value has to be there once.
+    """
+    from pyspark.sql import functions as f
+
+    kept, flags = rows.columns, []
+    for place, (values, columns) in enumerate(like):
+        flag = f"_mirror_key_{place}"
+        names = [f"{flag}_{number}" for number in range(len(columns))]
+        named = values.toDF(*names).withColumn(flag, f.lit(True))  # noqa: FBT003  # a value of a column
+        pairs = zip(columns, names, strict=True)
+        same = reduce(and_, [rows[quote(column)].eqNullSafe(named[to]) for column, to in pairs])
+        if len(like) == 1:
+            return rows.join(named, same, "left_semi")
+        rows = rows.join(named, same, "left")
+        flags.append(f.col(flag).isNotNull())
+    return rows.where(reduce(or_, flags)).select(*map(quote, kept))
 
 
 def ops_of_counts(counts: DataFrame, columns: Sequence[str], *, exact: bool = False) -> DataFrame:

@@ -7,15 +7,21 @@ does is all that has to be found: usually the newest of all. It also tells wheth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from mirrorlib.commit.claim import Claim
+from mirrorlib.commit.claim import claim_table
 from mirrorlib.commit.mark import Mark
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import Commit, TableLog
 from mirrorlib.errors import OutcomeUnknownError
 from mirrorlib.journal.streams import Stream
+from mirrorlib.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.delta.table import TableRef
 
 _BATCHES = (1, 8, 64)  # commits at a time, then all the others
 _WINDOWS = 32  # bits for a window's number within its stream
@@ -25,9 +31,10 @@ _WINDOWS = 32  # bits for a window's number within its stream
 class LastCommit:
     """What a target's log tells."""
 
+    log: TableLog
     newest: int  # the newest version, -1 when there is no table
-    # What the newest window's commit says of itself; None when no window was found.
-    facts: Mapping[str, Any] | None = None
+    # What the newest window's commit says of itself; nothing when no window was found.
+    facts: Mapping[str, Any] = field(default_factory=dict)
     version: int = -1  # that commit's version
     rows: int = 0  # how many rows it has added, as it says itself
     # A commit since what that one was computed on that has changed rows and is not ours, or another window's.
@@ -36,28 +43,45 @@ class LastCommit:
 
     def window_of(self, stream: str) -> int:
         """Return the last window of a stream, 0 when the last one is none of its."""
-        facts = self.facts or {}
-        return int(facts["window"]) if facts.get("stream") == stream else 0
+        return int(self.facts["window"]) if self.facts.get("stream") == stream else 0
 
     def next_mark(
         self,
+        spark: SparkSession,
+        ref: TableRef,
+        state: Store,
         app_id: str,
         stream: Stream,
         number: int,
         facts: Mapping[str, Any],
-        claim: Claim | None,
     ) -> Mark:
-        """Return what makes a window's commit its stream's and unrepeatable.
+        """Return what makes a window's commit its stream's and unrepeatable; *state* is where it may be claimed.
 
         Streams that share an application id share a mark that grows from one to the next, so Delta itself skips
         what a late runner of an earlier one still writes.
         """
-        last = self.facts or {}
-        epoch = int(last.get("epoch", 0))
-        if last.get("stream") != stream.uuid:
+        epoch = int(self.facts.get("epoch", 0))
+        if self.facts.get("stream") != stream.uuid:
             epoch = max(stream.ordinal, epoch + 1)
         facts = {**facts, "stream": stream.uuid, "epoch": epoch, "window": number}
+        claim = claim_table(spark, ref, self.log, state, self.newest, app_id)
         return Mark(app_id=app_id, version=(epoch << _WINDOWS) + number, facts=facts, claim=claim)
+
+    def prove_next(
+        self, stream: str, number: int, what: str, table: str, next_step: str
+    ) -> LastCommit | None:
+        """Return the log's end once a window is there that was written on this one, which people call *what*.
+
+        None where Delta skipped it, as another runner has gone on. Raises `OutcomeUnknownError` where Delta skipped it
+        as one that it knows, and no commit names it.
+        """
+        last = read_last_commit(self.log)
+        if last.window_of(stream) == number:
+            return last
+        if last.version == self.version:
+            msg = f"Delta skipped {what} as one that it knows, but no commit names it"
+            raise OutcomeUnknownError(msg, table=table, next_step=next_step)
+        return None
 
 
 def _is_ours(commit: Commit) -> bool:
@@ -72,8 +96,9 @@ def read_last_commit(
     *is_mine* says whether a commit that changes rows is none of somebody else's.
     """
     newest = log.newest()
+    last = LastCommit(log=log, newest=-1 if newest is None else newest)
     if newest is None:
-        return LastCommit(newest=-1)
+        return last
     until, foreign = newest, None
     for count in (*_BATCHES, newest + 1):
         after = max(until - count, -1)
@@ -82,40 +107,14 @@ def read_last_commit(
             if is_mine(commit) and commit.ours is not None and fact in commit.ours:
                 foreign = foreign or _overlooked(log, commit, is_mine)
                 facts, version, rows = commit.ours, commit.version, commit.rows
-                return LastCommit(
-                    newest=newest, facts=facts, version=version, rows=rows, foreign=foreign
-                )
+                return replace(last, facts=facts, version=version, rows=rows, foreign=foreign)
             if not is_mine(commit) and not commit.harmless:
                 foreign = foreign or commit
         if len(commits) < until - after or after < 0:
             complete = len(commits) == until - after
-            return LastCommit(newest=newest, foreign=foreign, complete=complete)
+            return replace(last, foreign=foreign, complete=complete)
         until = after
     raise AssertionError  # the last look takes all there are
-
-
-def prove_window(
-    log: TableLog,
-    stream: str,
-    number: int,
-    before: LastCommit,
-    *,
-    what: str,
-    table: str,
-    next_step: str,
-) -> LastCommit | None:
-    """Return the log's end once it has a stream's window; None where Delta skipped it, as another runner has gone on.
-
-    *before* is the log's end before it was written; people call it *what*, "window 3". Raises `OutcomeUnknownError`
-    where Delta skipped it as one that it knows, and no commit names it.
-    """
-    last = read_last_commit(log)
-    if last.window_of(stream) == number:
-        return last
-    if last.version == before.version:
-        msg = f"Delta skipped {what} as one that it knows, but no commit names it"
-        raise OutcomeUnknownError(msg, table=table, next_step=next_step)
-    return None
 
 
 def _overlooked(log: TableLog, commit: Commit, is_mine: Callable[[Commit], bool]) -> Commit | None:

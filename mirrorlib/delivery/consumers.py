@@ -179,7 +179,7 @@ def _compare(
     newest, position = commits.newest, status.position
     if position is None:
         return replace(status, health="behind")
-    if commits.metadata_at(newest).id != table_id or position > newest:
+    if not commits.is_still(table_id, position):
         reason = f"{registry.table}: the table was made anew."
         return replace(status, health="expired", reason=reason)
     if position == newest:

@@ -65,7 +65,7 @@ def end_window(job: StreamJob, plan: WindowPlan) -> tuple[WindowDone, StreamJob]
     if lost is not None:
         refuse_void(stream, plan)
         commits = job.source.commits
-        newest = commits.newest, commits.metadata_at(commits.newest).id
+        newest = commits.newest, commits.metadata.id
         if plan.kind == "snapshot" and newest == (plan.until, plan.table_id):
             raise lost  # another snapshot would be the same one
     return done, job

@@ -93,7 +93,7 @@ def begin_anew(stream: Stream) -> str:
 def check_table(job: StreamJob, table_id: str, position: int) -> None:
     """See that the table is still the one that was read: of one that was made anew, nobody knows what came after."""
     commits = job.source.commits
-    if commits.metadata_at(commits.newest).id != table_id or position > commits.newest:
+    if not commits.is_still(table_id, position):
         msg = "the table was made anew since it was read"
         raise FeedExpiredError(
             msg,

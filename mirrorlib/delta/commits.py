@@ -96,8 +96,7 @@ class Commits:
     @cached_property
     def _times(self) -> list[datetime]:
         """Return when each version from `first` on was committed; as Delta has it, each later than the one before."""
-        newest = self.metadata_at(self.newest).properties
-        tells = newest.get("delta.enableInCommitTimestamps") == "true"
+        tells = self.metadata.properties.get("delta.enableInCommitTimestamps") == "true"
         versions = range(self.first, self.newest + 1)
         stated = ((one, self._glance(one).stated_at if tells else None) for one in versions)
         return list(_rising(at or _whole_milliseconds(self.written_at(one)) for one, at in stated))
@@ -123,7 +122,7 @@ class Commits:
     @cached_property
     def made_at(self) -> int:
         """Return the first version that belongs to the table as it is now: making it anew gives it another id."""
-        wanted, version = self.metadata_at(self.newest).id, self.newest
+        wanted, version = self.metadata.id, self.newest
         for number in range(self.newest, self.first - 1, -1):
             metadata = self._stated_metadata(number)
             if metadata is not None and metadata.id != wanted:
@@ -166,6 +165,15 @@ class Commits:
         elif kinds:
             self._glimpses[version] = commit
         return commit
+
+    @property
+    def metadata(self) -> Metadata:
+        """Return the metadata in force now."""
+        return self.metadata_at(self.newest)
+
+    def is_still(self, table: str, version: int) -> bool:
+        """Say whether the table is the one of an id that was read up to a version: neither made anew nor put back."""
+        return self.metadata.id == table and version <= self.newest
 
     def metadata_at(self, version: int) -> Metadata:
         """Find the metadata in force once a version is committed, going back to the checkpoint before it."""

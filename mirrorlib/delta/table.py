@@ -10,7 +10,7 @@ import contextlib
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.commits import Commits
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mirrorlib.journal.entries import Readers
-
-_Looked = TypeVar("_Looked")  # what a look at a table tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +48,13 @@ class TableRef:
 class Found(Described):
     """What a Delta table is at this moment.
 
-    `columns` are those that a mirror can have, `foreign` the others, which somebody has added by hand: Spark types by
-    name. `features` are the names that its protocol lists.
+    `columns` are those of its `schema` that a mirror can have, `foreign` the others, which somebody has added by hand:
+    Spark types by name. `features` are the names that its protocol lists.
     """
 
     id: str
     bytes: int
+    schema: StructType
     columns: Columns
     foreign: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str]
@@ -90,12 +89,14 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
     if detail["format"] != "delta":
         msg, step = "the target is not a Delta table", "Choose another target."
         raise LandingZoneError(msg, table=str(ref.name), found=detail["format"], next_step=step)
-    types = dict(read_table(spark, ref).dtypes)
+    schema = read_table(spark, ref).schema
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
     columns = to_columns(types.items())
     known = {column.name for column in columns}
     return Found(
         id=detail["id"],
         bytes=detail["sizeInBytes"] or 0,
+        schema=schema,
         columns=columns,
         foreign={name: kind for name, kind in types.items() if name not in known},
         properties=dict(detail["properties"]),
@@ -104,13 +105,12 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
     )
 
 
-def find_target(spark: SparkSession, ref: TableRef) -> tuple[Found, StructType] | None:
-    """Look at a table that others may write meanwhile, and at its schema; otherwise as `find_table` does."""
+def find_target(spark: SparkSession, ref: TableRef) -> Found | None:
+    """Look at a table that others may write meanwhile; otherwise as `find_table` does."""
     from pyspark.sql.types import StructType
 
     if ref.path is None:
-        table = find_table(spark, ref)
-        return None if table is None else (table, read_table(spark, ref).schema)
+        return find_table(spark, ref)
     store = open_store(ref.path)
     version = FileLog(store).newest()
     if version is None:
@@ -118,22 +118,22 @@ def find_target(spark: SparkSession, ref: TableRef) -> tuple[Found, StructType] 
     metadata = Commits(store, str(ref.name)).metadata_at(version)
     schema = StructType.fromJson(dict(metadata.schema))
     size = read_checksum(store, version).get("tableSizeBytes")  # where its writer has told it
-    found = Found(
+    return Found(
         id=metadata.id,
+        schema=schema,
         bytes=size if isinstance(size, int) else _describe(spark, ref)["sizeInBytes"] or 0,
         columns=to_columns((field.name, field.dataType.simpleString()) for field in schema.fields),
         properties=metadata.properties,
         location=ref.path,
     )
-    return found, schema
 
 
-def check_made(looked: _Looked | None, table: str) -> _Looked:
-    """Return what a look at a table tells that was just made; `ForeignWriteError` where somebody has removed it."""
-    if looked is None:
+def check_made(found: Found | None, table: str) -> Found:
+    """Return a table that was just made; `ForeignWriteError` where somebody has removed it."""
+    if found is None:
         msg = "the table is gone as soon as it was made"
         raise ForeignWriteError(msg, table=table, next_step="Run again.")
-    return looked
+    return found
 
 
 def _exists(spark: SparkSession, ref: TableRef) -> bool:

@@ -12,9 +12,8 @@ from dataclasses import replace
 from logging import INFO
 from typing import Any, Final
 
-from mirrorlib.commit.claim import claim_table, was_overtaken
+from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.difference import difference
-from mirrorlib.commit.last_commit import prove_window
 from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delta.ddl import add_columns
@@ -99,7 +98,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         self.differ = table.properties.get(KEYS_PROPERTY) != keys_property(keys).get(KEYS_PROPERTY)
         if self.differ:  # until the commit it would not be true
             keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
-        self.ready = before.log.newest(self.ready) or 0
+        self.ready = before.last.log.newest(self.ready) or 0
         # Rows are written by the session that computes them; where it cannot be configured, as Spark does.
         with configured(job.spark, {}, WRITES_DATES):
             self.written = self._write(before, table)
@@ -119,7 +118,9 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
             add_columns(job.session, ref, fields, table)
         keys, kept = computed.keys.keys, stored_keys(table.properties)
         same = kept is not None and kept.unique and kept.primary == keys.primary
-        by = keys.primary if keys.unique and same and before.pure else ()
+        # What was said of its keys is true as long as nobody else has written rows to it.
+        pure = same and before.last.foreign is None
+        by = keys.primary if keys.unique and pure else ()
         return write_difference(job, table, difference(computed.old, computed.new, by), by, mark)
 
     def _mark(self, before: DerivedTarget) -> Mark:
@@ -137,19 +138,13 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         return _next_mark(job, planned, before, facts)
 
     def is_overtaken(self, before: DerivedTarget, failure: Exception) -> bool:
-        return not isinstance(failure, MirrorError) and was_overtaken(before.log, self.ready)
+        return not isinstance(failure, MirrorError) and was_overtaken(before.last.log, self.ready)
 
     def prove(self, before: DerivedTarget) -> DeriveReport:
         job, planned = self.job, self.planned
-        last = prove_window(
-            before.log,
-            planned.streams[0].uuid,
-            planned.number,
-            before.last,
-            what=f"round {planned.number}",
-            table=job.place.shown,
-            next_step="Remove the table; the next run makes it anew.",
-        )
+        uuid, number, shown = planned.streams[0].uuid, planned.number, job.place.shown
+        step = "Remove the table; the next run makes it anew."
+        last = before.last.prove_next(uuid, number, f"round {number}", shown, step)
         if last is None:
             raise self._busy()
         added, removed = self.written or (last.rows, 0)
@@ -174,28 +169,26 @@ def _next_mark(
     job: DeriveJob, planned: Round, target: DerivedTarget, facts: Mapping[str, Any]
 ) -> Mark:
     """Say in a commit which round it is; the number grows from one beginning to the next."""
-    app_id, last = f"mirrorlib:derive:{job.name}", target.last
-    state = open_store(job.place.root.state)
-    claim = claim_table(job.session, job.place.ref, target.log, state, last.newest, app_id)
-    return last.next_mark(app_id, planned.streams[0], planned.number, facts, claim)
+    app_id, stream = f"mirrorlib:derive:{job.name}", planned.streams[0]
+    at = job.session, job.place.ref, open_store(job.place.root.state)
+    return target.last.next_mark(*at, app_id, stream, planned.number, facts)
 
 
-def close_round(job: DeriveJob, planned: Round) -> DerivedTarget:
+def close_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DerivedTarget:
     """End a round that an earlier run has left, unless its commit is there, by one without rows that has its mark.
 
     Who is still at it can carry it out no more. How it has ended is written down, and the keys that hold then, whose
-    runner may have died before it did. Returns the table as it is then.
+    runner may have died before it did. Returns the table, given as it was found, as it is then.
     """
-    target, stream = open_target(job), planned.streams[0].uuid
-    last, foreign = target.last, target.last.foreign
+    stream, last, foreign = planned.streams[0].uuid, target.last, target.last.foreign
     if target.found is not None and last.window_of(stream) < planned.number:
         # It holds what it did; what others wrote since then stays seen.
         on = last.version if foreign is None else min(last.version, foreign.version - 1)
-        void = {**(last.facts or {}), "outcome": _VOID, ON: on}
+        void = {**last.facts, "outcome": _VOID, ON: on}
         mark_nothing(job.session, job.place.ref, _next_mark(job, planned, target, void))
         target = open_target(job)
-    facts, there = target.last.facts or {}, target.last.window_of(stream) >= planned.number
-    if target.found is not None and target.last.facts is not None:
+    facts, there = target.last.facts, target.last.window_of(stream) >= planned.number
+    if target.found is not None and facts:
         keys = stored_keys({KEYS_PROPERTY: facts.get(_KEYS) or ""}) or Keys()
         keep_keys(job.session, job.place.ref.sql, target.found.properties, keys)
     ended: Outcome = "delivered" if there and facts.get("outcome") != _VOID else _VOID

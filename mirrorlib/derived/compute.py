@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.difference import rows_like
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.derived import frames
 from mirrorlib.derived.job import DerivedTarget, DeriveJob, added_columns, check_columns
@@ -86,7 +87,8 @@ def _compute_in_full(job: DeriveJob, planned: Round, target: DerivedTarget) -> C
 
 
 def _in_order(target: DerivedTarget, added: Sequence[str] | None, rows: DataFrame) -> DataFrame:
-    return rows if added is None or target.schema is None else in_its_order(rows, target.schema)
+    found = target.found
+    return rows if added is None or found is None else in_its_order(rows, found.schema)
 
 
 def _windows(
@@ -127,7 +129,7 @@ def _opened(
     windows = []
     for source, plan in zip(job.sources, planned.plans, strict=True):
         commits, shown = source.table.commits, source.place.shown
-        if source.table_id != plan.table_id:
+        if commits.metadata.id != plan.table_id:
             return f"{shown} was made anew"
         try:
             windows.append(open_window(commits, plan.after, plan.until))
@@ -174,7 +176,7 @@ def _in_part(
             values = came_or_went.select(*map(quote, reaches[one].columns)).distinct()
             keys.append((values, list(reaches[one].columns.values())))
         if len(keys) == 1:
-            few = frames.rows_of_keys(given[at].frame, [(keys[0][0], list(reaches[at].columns))])
+            few = rows_like(given[at].frame, (keys[0][0], list(reaches[at].columns)))
             given[at] = frames.frame_rows(given[at].source, planned.plans[at], few)
     part = frames.transformed(job.transform, given)
     if fingerprint_of(part, given) != full.shape.fingerprint:
@@ -183,6 +185,6 @@ def _in_part(
         why = "the transformation looks at the rows to choose what it does"
         return _in_full(job, target, replace(again, why=why, changed=full.changed))
     if len(keys) > 1 or not reaches[at].own:
-        part = frames.rows_of_keys(part, keys)
-    old = frames.rows_of_keys(_there(job, target, full), keys)
+        part = rows_like(part, *keys)
+    old = rows_like(_there(job, target, full), *keys)
     return replace(full, how=how, new=_in_order(target, full.added, part), old=old)

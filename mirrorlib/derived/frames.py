@@ -9,11 +9,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_, or_
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.difference import rows_like
 from mirrorlib.derived.sources import SourceTable
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.declared_keys import declare_stored
@@ -96,21 +93,3 @@ def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[Data
     net = fold_net(rows, one.key_columns, one.source.place.shown)
     keys = net.select(*map(quote, one.key_columns)).distinct()
     return keys, net.where(f.col(KIND).isin(INSERT, POST)).select(*map(quote, one.frame.columns))
-
-
-def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]]) -> DataFrame:
-    """Keep the rows some of whose columns equal one of some values, each there once; NULL is a value like any other."""
-    from pyspark.sql import functions as f
-
-    if len(keys) == 1:
-        return rows_like(rows, *keys[0])
-    names, flags = rows.columns, []
-    for place, (values, columns) in enumerate(keys):
-        flag = f"_mirror_key_{place}"
-        new = [f"{flag}_{number}" for number in range(len(columns))]
-        named = values.toDF(*new)
-        pairs = zip(columns, new, strict=True)
-        same = reduce(and_, [rows[quote(column)].eqNullSafe(f.col(to)) for column, to in pairs])
-        rows = rows.join(named.withColumn(flag, f.lit(True)), same, "left")  # noqa: FBT003  # a value of a column
-        flags.append(f.col(flag).isNotNull())
-    return rows.where(reduce(or_, flags)).select(*map(quote, names))

@@ -22,7 +22,6 @@ from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
 from mirrorlib.delta.columns import is_same, sized_column
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
-from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
 from mirrorlib.delta.table import Found, check_made, find_target, open_log
 from mirrorlib.derived.place import TablePlace
@@ -73,37 +72,31 @@ class DeriveJob:
 class DerivedTarget:
     """The table at this moment."""
 
-    log: TableLog
-    last: LastCommit  # what it tells of our rounds
+    last: LastCommit  # what its log tells of our rounds
     found: Found | None = None
-    schema: StructType | None = None
     # What the last round's commit says; None where the table holds no round of ours.
     held: Mapping[str, Any] | None = None
-    pure: bool = True  # nobody else has written rows to it, so what was said of its keys is true
 
 
 def open_target(job: DeriveJob) -> DerivedTarget:
     """Open the table as it is now."""
     session, ref = job.session, job.place.ref
-    if (there := find_target(session, ref)) is None:
-        return DerivedTarget(log=open_log(session, ref), last=LastCommit(newest=-1))
-    found, schema = there
+    if (found := find_target(session, ref)) is None:
+        return DerivedTarget(last=LastCommit(log=open_log(session, ref), newest=-1))
     owner = found.properties.get(OWNER)
     if owner != job.name:
         msg = "the target is a table that is not this derived table"
         step = "Choose another target, or remove the table."
         raise ForeignWriteError(msg, table=job.place.shown, found=owner, next_step=step)
     resume_feed(session, ref, found)
-    log = open_log(session, ref, found.location)
-    last = read_last_commit(log)
+    last = read_last_commit(open_log(session, ref, found.location))
     foreign = last.foreign
     if foreign is not None and not job.rebuild:
         msg = "somebody else has written to the derived table"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=foreign.told, next_step=step)
-    held = last.facts if (last.facts or {}).get("derived") == job.name else None
-    pure = foreign is None
-    return DerivedTarget(log=log, last=last, found=found, schema=schema, held=held, pure=pure)
+    held = last.facts if last.facts.get("derived") == job.name else None
+    return DerivedTarget(last=last, found=found, held=held)
 
 
 def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
@@ -132,7 +125,8 @@ def check_columns(place: TablePlace, rows: DataFrame) -> None:
 
 def added_columns(target: DerivedTarget, rows: DataFrame) -> tuple[str, ...] | None:
     """Name the columns that a table lacks; None where one that it has is not among the rows, or of another type."""
-    has = {fold_name(field.name): field.dataType for field in (target.schema or ())}
+    there = target.found.schema.fields if target.found is not None else []
+    has = {fold_name(field.name): field.dataType for field in there}
     wants = {fold_name(field.name): field for field in rows.schema.fields}
     if any(
         name not in wants or not is_same(kind, wants[name].dataType) for name, kind in has.items()

@@ -147,7 +147,7 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
     """
     found = find_feed_table(spark, target)
     commits = found.commits
-    properties = commits.metadata_at(commits.newest).properties
+    properties = commits.metadata.properties
     keys = stored_keys(properties)
     if keys is None or VIEW_PROPERTY not in properties:
         msg = "the table holds no current view that mirrorlib keeps"
@@ -180,9 +180,9 @@ def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     resolution = json.dumps({"format": 1, "arrival": arrival}, ensure_ascii=False)
     told = {**keys_property(view.keys), VIEW_PROPERTY: resolution}
     make_table(session, ref, fields, {**feed_properties(FEED_DAYS), **told}, table)
-    found, schema = check_made(find_target(session, ref), table)
+    found = check_made(find_target(session, ref), table)
     _check_resolution(view, arrival, found.properties)
-    there = {field.name: field.dataType.simpleString() for field in schema.fields}
+    there = {field.name: field.dataType.simpleString() for field in found.schema.fields}
     wants = {field.name: field.dataType.simpleString() for field in fields}
     odd = next((name for name, kind in there.items() if wants.get(name) != kind), None)
     if odd is not None:

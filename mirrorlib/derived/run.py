@@ -116,7 +116,7 @@ def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
     # Where it is there, only the last words are missing.
     there = planned is not None and target.last.window_of(streams[0].uuid) >= planned.number
     if planned is not None and (there or job.rebuild or _is_overtaken(job, planned)):
-        target = close_round(job, planned)
+        target = close_round(job, planned, target)
     elif planned is not None:
         try:
             report = commit_round(job, planned, target)
@@ -127,7 +127,7 @@ def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
             if not (isinstance(exc, FeedExpiredError) or _is_passed(job, planned)):
                 raise
             # Its versions are gone, or what they could not be made into may have been set right since.
-            target = close_round(job, planned)
+            target = close_round(job, planned, open_target(job))
     job.tell("plan", "before")
     # Where it does not say, it may move.
     wanted = job.rebuild or (report is None and (target.held or {}).get(MOVES) != "")
@@ -140,10 +140,8 @@ def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
 
 def _is_overtaken(job: DeriveJob, planned: Round) -> bool:
     """Say whether a source was made anew, or put back, since a round was planned: its versions are others now."""
-    return any(
-        source.table_id != plan.table_id or source.table.commits.newest < plan.until
-        for source, plan in zip(job.sources, planned.plans, strict=True)
-    )
+    plans = zip(job.sources, planned.plans, strict=True)
+    return any(not one.table.commits.is_still(plan.table_id, plan.until) for one, plan in plans)
 
 
 def _is_passed(job: DeriveJob, planned: Round) -> bool:

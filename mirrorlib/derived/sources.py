@@ -28,6 +28,7 @@ from mirrorlib.journal.streams import (
     table_id_of,
 )
 from mirrorlib.store import PathOrUrl, open_store
+from mirrorlib.store.target import settled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,12 +47,6 @@ class SourceTable:
     table: FeedTable
     registry: Registry  # of the derived table as its consumer
 
-    @property
-    def table_id(self) -> str:
-        """Return the id that the table has now."""
-        commits = self.table.commits
-        return commits.metadata_at(commits.newest).id
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
@@ -64,6 +59,9 @@ class Round:
     def number(self) -> int:
         """Return the number of the round, 1 for the first."""
         return self.plans[0].number
+
+
+_Way: TypeAlias = tuple[SourceTable, Stream, WindowEntry | None]  # with its newest window
 
 
 def open_sources(
@@ -79,10 +77,13 @@ def open_sources(
     if not named:
         msg = "a derived table is made of at least one table"
         raise LandingZoneError(msg, next_step="Name its sources.")
-    seen, opened = {target.ref.address: "the derived table itself"}, []
+    seen, opened = dict[str, str](), list[SourceTable]()
     for key, table in named:
         place = find_place_with_state(spark, table, state)
-        if place.ref.address in seen:
+        is_own = place.ref.address == target.ref.address
+        found = None if is_own else find_feed_table(spark, place.ref.address, shown=place.shown)
+        # By its folder: a catalog takes a name in any case, and its table has a path, too.
+        if found is None or settled(found.location) in seen:
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
         kept = f"{place.root.state} {place.ref.name}"
@@ -92,8 +93,7 @@ def open_sources(
             raise LandingZoneError(
                 msg, table=place.shown, found=str(place.ref.name), next_step=step
             )
-        seen |= {place.ref.address: place.shown, kept: place.shown}
-        found = find_feed_table(spark, place.ref.address, shown=place.shown)
+        seen |= {settled(found.location): place.shown, kept: place.shown}
         registry = Registry(open_store(place.root.state), f"{CONSUMER}{name}", place.ref.name)
         opened.append(SourceTable(name=key, place=place, table=found, registry=registry))
     return tuple(opened)
@@ -119,67 +119,61 @@ def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, 
             step = f"Choose another name, or drop that one: mirrorlib consumers TARGET --drop {stream.consumer}"
             raise JournalError(msg, table=stream.table, found=stream.to, next_step=step)
     found = tuple(stream for stream in streams if stream is not None)
-    if len(found) == len(streams) and _together(sources, found):
+    if len(found) == len(streams) and _together(_ways(sources, found)):
         return found
     wanted = {"to": target, "mode": MODE, "net": False, "start_at": None, "on_expired": "snapshot"}
     return tuple(
         source.registry.begin(
-            {**wanted, "table_id": source.table_id}, 1 if stream is None else stream.ordinal + 1
+            {**wanted, "table_id": source.table.commits.metadata.id},
+            1 if stream is None else stream.ordinal + 1,
         )
         for source, stream in zip(sources, streams, strict=True)
     )
 
 
-def _together(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> bool:
+def _together(ways: Sequence[_Way]) -> bool:
     """Say whether all ways are in one round, or some are in the next one that is being planned."""
-    entries = _entries(sources, streams)
-    numbers = [entry.plan.number if entry else 0 for entry in entries]
+    numbers = [entry.plan.number if entry else 0 for *_, entry in ways]
     last = max(numbers)
     planned = [number == last for number in numbers]
-    pending = [entry is not None and entry.done is None for entry in entries]
+    pending = [entry is not None and entry.done is None for *_, entry in ways]
     return all(planned) or (min(numbers) == last - 1 and planned == pending)
 
 
-def _entries(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> list[WindowEntry | None]:
-    return [source.registry.newest(stream) for source, stream in zip(sources, streams, strict=True)]
+def _ways(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> list[_Way]:
+    pairs = zip(sources, streams, strict=True)
+    return [(source, stream, source.registry.newest(stream)) for source, stream in pairs]
 
 
-def pending_round(sources: Sequence[SourceTable], streams: tuple[Stream, ...]) -> Round | None:
+def pending_round(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> Round | None:
     """Return the round that was planned, in part at least, and has not ended; None when there is none."""
-    entries = _entries(sources, streams)
-    if all(entry is None or entry.done is not None for entry in entries):
+    ways = _ways(sources, streams)
+    entries = [entry for *_, entry in ways if entry is not None]
+    if all(entry.done is not None for entry in entries):
         return None
-    last = max(entry.plan.number for entry in entries if entry is not None)
-    return _round(sources, streams, entries, last)
+    return _round(ways, max(entry.plan.number for entry in entries))
 
 
 def next_round(
-    sources: Sequence[SourceTable], streams: tuple[Stream, ...], *, wanted: bool
+    sources: Sequence[SourceTable], streams: Sequence[Stream], *, wanted: bool
 ) -> Round | None:
     """Plan a round up to the newest versions; None when no source has one that is new, unless it is *wanted*."""
-    entries = _entries(sources, streams)
+    ways = _ways(sources, streams)
     is_new = any(
         position_of(stream, entry) != source.table.commits.newest
-        or table_id_of(stream, entry) != source.table_id
-        for source, stream, entry in zip(sources, streams, entries, strict=True)
+        or table_id_of(stream, entry) != source.table.commits.metadata.id
+        for source, stream, entry in ways
     )
-    return _round(sources, streams, entries, None) if is_new or wanted else None
+    return _round(ways) if is_new or wanted else None
 
 
-def _round(
-    sources: Sequence[SourceTable],
-    streams: tuple[Stream, ...],
-    entries: Sequence[WindowEntry | None],
-    number: int | None,
-) -> Round:
+def _round(ways: Sequence[_Way], number: int | None = None) -> Round:
     """Plan the next window of each source, but for those that have one of this number."""
-    plans = tuple(
-        entry.plan
-        if entry is not None and entry.plan.number == number
-        else _planned(source, stream, entry)
-        for source, stream, entry in zip(sources, streams, entries, strict=True)
+    plans = (
+        entry.plan if entry and entry.plan.number == number else _planned(source, stream, entry)
+        for source, stream, entry in ways
     )
-    return Round(streams=streams, plans=plans)
+    return Round(streams=tuple(stream for _, stream, _ in ways), plans=tuple(plans))
 
 
 def _planned(source: SourceTable, stream: Stream, entry: WindowEntry | None) -> WindowPlan:

@@ -111,7 +111,7 @@ def _check_days(days: int) -> None:
 
 def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:
     table = find_feed_table(spark, address, shown=name)
-    metadata = table.commits.metadata_at(table.commits.newest)
+    metadata = table.commits.metadata
     _check_names(name, table.sql, [field["name"] for field in metadata.schema["fields"]])
     wanted = {
         key: value
@@ -128,7 +128,7 @@ def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -
 
 def _is_met(commits: Commits, name: str, value: str, *, asked: bool) -> bool:
     """Say whether a property is as it has to be; what is set already, or kept for longer than asked, stays so."""
-    metadata = commits.metadata_at(commits.newest)
+    metadata = commits.metadata
     if name == FEED:
         return metadata.properties.get(name) == value if asked else metadata.has_feed
     if name not in metadata.properties or not asked:

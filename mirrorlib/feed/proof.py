@@ -54,7 +54,7 @@ def expired(commits: Commits, reason: str, version: int) -> FeedExpiredError:
 
 def first_readable(commits: Commits, lowest: int = 0) -> int | None:
     """Find the first version, not before *lowest*, from which on all can be read; None while the feed is off."""
-    if not commits.metadata_at(commits.newest).has_feed:
+    if not commits.metadata.has_feed:
         return None
     first = commits.newest + 1
     for version in range(commits.newest, max(lowest, commits.first) - 1, -1):
@@ -174,21 +174,20 @@ def retention_of(commits: Commits, name: str) -> timedelta:
     kept = kept_for(commits, name)
     if kept is None:
         msg = f"the table's {name} cannot be understood"
-        found = commits.metadata_at(commits.newest).properties.get(name)
+        found = commits.metadata.properties.get(name)
         raise FeedError(msg, table=commits.shown, found=found, next_step=_STEPS[name])
     return kept
 
 
 def kept_for(commits: Commits, name: str) -> timedelta | None:
     """Read how long a property says that something is kept; None where it cannot be understood."""
-    properties = commits.metadata_at(commits.newest).properties
-    return duration_of(properties.get(name, _DEFAULTS[name]))
+    return duration_of(commits.metadata.properties.get(name, _DEFAULTS[name]))
 
 
 def may_leave_log(commits: Commits, after: int) -> datetime | None:
     """Say from when on the first version behind one may leave the log; None while most of its time is still to come."""
-    properties = commits.metadata_at(commits.newest).properties
-    if properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
+    cleans = commits.metadata.properties.get("delta.enableExpiredLogCleanup", "true")
+    if cleans.lower() == "false":
         return None
     kept = retention_of(commits, LOG_RETENTION)
     if not commits.first <= after + 1 <= commits.newest:

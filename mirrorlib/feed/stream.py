@@ -70,7 +70,7 @@ def stream_feed(
     refuse_losses(spark, found)
     commits = found.commits
     # Spark would say so only when it has begun.
-    if not commits.metadata_at(commits.newest).has_feed:
+    if not commits.metadata.has_feed:
         msg, step = "the table's change feed is off", "Switch it on: mirrorlib enable-feed TARGET"
         raise FeedError(msg, table=found.shown, next_step=step)
     options: dict[str, str | int | None] = {
@@ -160,7 +160,7 @@ def _offset(store: Store, batch: int, table: FeedTable) -> dict[str, Any]:
     """Read where a batch ends in a table; a query that reads it twice is as far as the slower of the two."""
     text = (store.read(f"offsets/{batch}") or b"").decode().replace('\\"', '"')
     commits = table.commits
-    wanted = commits.metadata_at(commits.newest).id
+    wanted = commits.metadata.id
     found = [json.loads(one) for one in _OFFSET.findall(text)]
     mine = [one for one in found if one["reservoirId"] == wanted]
     if not mine or min(one["reservoirVersion"] for one in mine) > commits.newest + 1:

@@ -123,7 +123,7 @@ def plan_window(
         after=NOTHING if after is None else after,
         until=until,
         until_at=commits.written_at(until).isoformat(),
-        table_id=commits.metadata_at(commits.newest).id,
+        table_id=commits.metadata.id,
         keys=tuple(keys),
         planned_at=now(),
     )
@@ -134,7 +134,7 @@ def begin_stream(commits: Commits, start: Start) -> dict[str, int | str | None]:
     start_at = commits.newest if start == "now" else start if isinstance(start, int) else None
     if start_at is not None:  # one that cannot be read is refused before it is written down
         open_window(commits, start_at, None)
-    return {"start_at": start_at, "table_id": commits.metadata_at(commits.newest).id}
+    return {"start_at": start_at, "table_id": commits.metadata.id}
 
 
 def settle_bound(commits: Commits, name: str, bound: Bound, *, beyond: bool = False) -> int:
@@ -182,7 +182,7 @@ def _moment(shown: str, name: str, bound: str | datetime) -> datetime:
 
 def _cut(commits: Commits, found: Sequence[FeedCommit]) -> list[Segment]:
     """Cut a window where the schema changes in a way that one read cannot span, watching over every version."""
-    newest, start = commits.metadata_at(commits.newest), found[0].version
+    newest, start = commits.metadata, found[0].version
     before = proof.metadata_before(commits, found[0])
     if before is None:
         what = f"version {start} may have replaced rows and schema at once, and nothing tells what was before"

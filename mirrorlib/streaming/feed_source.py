@@ -103,7 +103,7 @@ class _FeedReader(ds.DataSourceStreamReader):
         if isinstance(bound, str) and re.fullmatch("-?[0-9]+", bound):  # else it is a moment
             bound = int(bound)
         version = commits.newest if bound is None else settle_bound(commits, name, bound)
-        return {"version": version, "table": commits.metadata_at(commits.newest).id}
+        return {"version": version, "table": commits.metadata.id}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._offset("after", NOTHING)

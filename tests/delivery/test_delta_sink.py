@@ -19,6 +19,7 @@ import pytest
 
 import mirrorlib
 from computes import said_by
+from mirrorlib.commit.last_commit import LastCommit
 from mirrorlib.commit.mark import overwrite_rows
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
@@ -363,7 +364,7 @@ def test_interrupted_anywhere_each_window_counts_once(
         patch.setattr(sink, "_create_table", crash_after(sink._create_table))
         side_by_side(crash, receivers)
     with monkeypatch.context() as patch:
-        patch.setattr(sink, "prove_window", crash_after(sink.prove_window))
+        patch.setattr(LastCommit, "prove_next", crash_after(LastCommit.prove_next))
         side_by_side(crash, receivers)
         side_by_side(Receiver.take, receivers)  # it is known to be there
         source.run("INSERT INTO {t} VALUES (2, 'b')", "UPDATE {t} SET v = 'c' WHERE id = 1")

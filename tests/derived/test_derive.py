@@ -732,6 +732,17 @@ def test_tables_of_a_catalog_need_a_state_folder(lake: Lake) -> None:
         )
         with pytest.raises(mirrorlib.LandingZoneError, match="Say where it lives"):
             mirrorlib.derive(lake.spark, "large", names[0], large, names[1])
+        folder = lake.spark.sql(f"DESCRIBE DETAIL {names[0]}").collect()[0]["location"]
+        for again in (names[0].upper(), folder):
+            with pytest.raises(mirrorlib.LandingZoneError, match="named twice"):
+                mirrorlib.derive(
+                    lake.spark,
+                    "large",
+                    [names[0], again],
+                    named,
+                    names[1],
+                    state=lake.path("state"),
+                )
         for number, how in enumerate(("full", "full", "nothing new")):
             if number < 2:
                 lake.spark.sql(f"INSERT INTO {names[0]} VALUES ({number}, 1, 10, 'a')")

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from mirrorlib.errors import StoreError
+from mirrorlib.errors import MirrorError, StoreError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.footer import read_footer
@@ -111,10 +111,17 @@ def json_bytes(value: Mapping[str, object]) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def read_own(zone: Store, path: str, revive: Callable[[dict[str, Any]], T], what: str) -> T | None:
-    """Read back a file in `_mirrorlib/`, of which *revive* makes what it stands for; None when there is none.
+def read_own(
+    zone: Store,
+    path: str,
+    revive: Callable[[dict[str, Any]], T],
+    what: str,
+    error: type[MirrorError] = StoreError,
+    table: str | None = None,
+) -> T | None:
+    """Read back a file of our own, of which *revive* makes what it stands for; None when there is none.
 
-    *what* is a clause for errors that says what the file is.
+    *what* is a clause for errors, of a kind and about a table, that says what the file is.
     """
     data = zone.read(path)
     if data is None:
@@ -129,8 +136,8 @@ def read_own(zone: Store, path: str, revive: Callable[[dict[str, Any]], T], what
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         cause, found = exc, type(exc).__name__
     msg = f"cannot understand {zone.url}/{path}, {what}"
-    step = "Use the mirrorlib version that wrote it, or a newer one; never edit what lies in _mirrorlib."
-    raise StoreError(msg, found=found, next_step=step) from cause
+    step = "Use the mirrorlib version that wrote it, or a newer one; never edit what lies there."
+    raise error(msg, table=table, found=found, next_step=step) from cause
 
 
 def _path(folder: str, version: int) -> str:

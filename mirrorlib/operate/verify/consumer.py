@@ -215,7 +215,7 @@ class _Look:
             msg = "the receiver is in the middle of a window, or of a rewind"
             raise JournalError(msg, table=shown, next_step="Export once more.")
         # Where nothing has changed since, the newest version is the same, and its files are there.
-        same = commits.metadata_at(commits.newest).schema == commits.metadata_at(version).schema
+        same = commits.metadata.schema == commits.metadata_at(version).schema
         idle = same and not open_window(commits, version, commits.newest).changes
         rows = read_rows(self.spark, self.source, commits.newest if idle else version)
         if since is None or since < 0:
@@ -228,7 +228,7 @@ class _Look:
             raise self._refused(JournalError, msg)
         window = open_window(commits, since, version)
         changed = read_window(self.spark, self.source, window).select(*map(quote, keys)).distinct()
-        return rows_like(rows, changed, keys)
+        return rows_like(rows, (changed, keys))
 
     def _began(self) -> tuple[Stream, int | None]:
         """Find the stream that wrote last, and behind which version its copy began; None for a snapshot, or a log."""

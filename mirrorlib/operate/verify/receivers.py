@@ -75,11 +75,10 @@ def _changes(frame: DataFrame, turn: int = 1) -> DataFrame:
 
 def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
     ref = refer(open_place(address), parse_name(stream.table))
-    if (target := find_target(stage.spark, ref)) is None:
+    if (found := find_target(stage.spark, ref)) is None:
         raise other_copy(stream)
-    log = open_log(stage.spark, ref, target[0].location)
-    last = read_last_commit(log)
-    if (facts := last.facts) is None:
+    last = read_last_commit(open_log(stage.spark, ref, found.location))
+    if not (facts := last.facts):
         raise other_copy(stream)
     check_copy(stream, facts.get("table"), facts.get("consumer"))
 
@@ -95,7 +94,7 @@ def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
         now = now.where("is_current").drop("valid_from", "valid_to", "is_current")
     if stream.mode != "changes":
         return told(version=upto, rows=lambda _: as_found(now))
-    first, is_first = _first_window(log.commits(-1, last.newest), facts["stream"], stream)
+    first, is_first = _first_window(last.log.commits(-1, last.newest), facts["stream"], stream)
     begun = first.ours or {}
     was = now.limit(0) if is_first else travel(first.version - 1)
     return told(

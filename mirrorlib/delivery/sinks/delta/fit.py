@@ -50,7 +50,7 @@ def check_columns(delivery: Delivery, *reserved: str, comparable: bool) -> None:
 def fit_columns(work: WindowWork) -> WindowWork:
     """Make a window's target hold the wanted columns; refuse what does not widen, and what may stand for others now."""
     wanted = {fold_name(field.name): field for field in work.wanted.fields}
-    has = {fold_name(field.name): field for field in work.schema.fields}
+    has = {fold_name(field.name): field for field in work.found.schema.fields}
     gone = tuple(field.name for name, field in has.items() if name not in wanted)
     if work.mode == "current" and work.plan.kind == "snapshot":  # it is about to be replaced
         allow_columns(work.spark, work.ref, work.wanted.fields, work.found)
@@ -69,11 +69,9 @@ def fit_columns(work: WindowWork) -> WindowWork:
         if work.mode != "changes":  # whose window's own commit adds them
             rows = work.spark.createDataFrame([], t.StructType(added))
             append_rows(work.ref, rows, _side_mark(work, "grow"), grows=True)
-        target = find_target(work.spark, work.ref)
-        if target is not None:
-            work = replace(work, found=target[0], schema=target[1])
+        work = replace(work, found=find_target(work.spark, work.ref) or work.found)
     # The window's structs get the target's order of fields.
-    ordered = in_its_order(work.frame, work.schema)
+    ordered = in_its_order(work.frame, work.found.schema)
     collected = work.collected if ordered is work.frame else None
     return replace(work, frame=ordered, collected=collected)
 
@@ -87,7 +85,7 @@ def _check_same_columns(work: WindowWork, wanted: Collection[str]) -> None:
     if back and not work.passed:
         msg, found = "a column that had been dropped is back", ", ".join(back)
         raise SchemaError(msg, table=table, column=back[0], found=found, next_step=step)
-    was = [name for name in work.schema.names if name not in before]
+    was = [name for name in work.found.schema.names if name not in before]
     check_renamed(was, work.wanted.names, table, step)
     check_physical(work, work.physical_before, work.physical_after, step)
 
@@ -116,13 +114,13 @@ def _change_types(
 
 def _rewrite(work: WindowWork, columns: Columns) -> None:
     """Write the target's rows again with other types; where that cannot be, a snapshot may set a copy right."""
-    old, new = work.schema[columns[0].name], columns[0].sql_type
+    old, new = work.found.schema[columns[0].name], columns[0].sql_type
     if work.found.bytes > REWRITE_LIMIT:
         raise _misfit(work, old, new, f"{work.found.bytes} bytes are more than are written again")
     try:
         rows = rewritten_rows(work.spark, work.ref, columns, "")
     except SchemaError as exc:
-        raise _misfit(work, work.schema[exc.column or old.name], new, exc.reason) from exc
+        raise _misfit(work, work.found.schema[exc.column or old.name], new, exc.reason) from exc
     overwrite_columns(work.spark, work.ref, rows, _side_mark(work, REWRITE))
 
 

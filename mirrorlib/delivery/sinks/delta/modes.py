@@ -76,7 +76,7 @@ def keep_copy(work: WindowWork) -> int | None:
         return _merge_keys(work) if work.keys else _merge_counts(work)
     rows = work.frame.select(
         *[f.col(quote(name)).alias(name, metadata={}) for name in work.columns],
-        *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
+        *[f.lit(None).cast(work.found.schema[name].dataType).alias(name) for name in work.dropped],
     )
     overwrite_columns(work.spark, work.ref, rows, work.mark())
     return None
@@ -84,7 +84,7 @@ def keep_copy(work: WindowWork) -> int | None:
 
 def _merge_keys(work: WindowWork) -> int:
     keys, planned = work.keys, list(work.plan.keys)
-    others = (work.last.facts or {}).get("keys", planned) != planned
+    others = work.last.facts.get("keys", planned) != planned
     if others and count_doubles(read_table(work.spark, work.ref), keys):
         raise work.twice()
     few = fold_few(work)
@@ -109,7 +109,7 @@ def _merge_counts(work: WindowWork) -> int:
     def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
         rows = counted.select(*names, NET, f.col(NET).alias(NEW))
         if gone is not None:
-            held = rows_like(read_table(work.spark, work.ref), gone.select(*names), columns)
+            held = rows_like(read_table(work.spark, work.ref), (gone.select(*names), columns))
             rows = rows.unionByName(held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(NEW)))
         return ops_of_counts(rows, columns, exact=work.exact)
 
@@ -134,7 +134,7 @@ def keep_history(work: WindowWork) -> int | None:
     def tell(counted: DataFrame, gone: DataFrame | None) -> DataFrame:
         states = _events(counted, work)
         if gone is not None:
-            held = rows_like(_open_rows(work), gone.select(*map(quote, by)).distinct(), by)
+            held = rows_like(_open_rows(work), (gone.select(*map(quote, by)).distinct(), by))
             states = states.unionByName(_held(held, work))
         return _ops_of_states(states, work, by)
 
@@ -169,7 +169,7 @@ def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
     comes, times = f.col(NET) > 0, f.sequence(f.lit(1).cast("long"), f.abs(NET))
     return counted.withColumn(_PLACE, f.explode(times)).select(
         *map(quote, work.columns),
-        *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
+        *[f.lit(None).cast(work.found.schema[name].dataType).alias(name) for name in work.dropped],
         f.when(comes, f.col(TIME)).alias(_FROM),
         f.when(~comes, f.col(TIME)).alias(_TO),
         f.lit(False).alias(_WAS),  # noqa: FBT003  # a value of a column

@@ -62,7 +62,7 @@ def fold_few(work: WindowWork) -> pa.Table | None:
 def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     """Bring a small copy to the end of a window, folded by `fold_few`; say whether that was done."""
     keys, columns = work.keys, work.found.columns
-    if len(columns) < len(work.schema.fields):
+    if len(columns) < len(work.found.schema.fields):
         return False
     puts = _as_copied(work, folded, columns)
     rows = None if puts is None else _read_copy(work, columns)
@@ -77,10 +77,10 @@ def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
         raise work.twice()
     mark = work.mark()
     if not met:  # as MERGE does, which takes no file away then
-        append_rows(work.ref, to_frame(work.spark, puts, work.schema).coalesce(1), mark)
+        append_rows(work.ref, to_frame(work.spark, puts, work.found.schema).coalesce(1), mark)
         return True
     kept = rows.filter(pa.array([key not in fresh for key in there], pa.bool_()))
-    whole = to_frame(work.spark, pa.concat_tables([kept, puts]), work.schema).coalesce(1)
+    whole = to_frame(work.spark, pa.concat_tables([kept, puts]), work.found.schema).coalesce(1)
     overwrite_rows(work.ref, whole, mark, schema=False)
     return True
 

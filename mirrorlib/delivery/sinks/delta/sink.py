@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.claim import was_overtaken
-from mirrorlib.commit.last_commit import prove_window, read_last_commit
+from mirrorlib.commit.last_commit import read_last_commit
 from mirrorlib.commit.pause import resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delivery.sink import Delivery, comes_after
@@ -106,23 +106,19 @@ class _WindowCommitter(Committer[WindowWork, int]):
         """See the target, which is made when there is none."""
         delivery, ref = self._delivery, self._ref
         spark, stream = delivery.spark, delivery.stream
-        target = find_target(spark, ref)
-        if target is None:
+        found = find_target(spark, ref)
+        if found is None:
             _create_table(delivery, ref, self._wanted, self._mode)
-            target = check_made(find_target(spark, ref), stream.table)
-        found, schema = target
+            found = check_made(find_target(spark, ref), stream.table)
         _check_owner(found, stream, self._mode)
         resume_feed(spark, ref, found)
-        log = open_log(spark, ref, found.location)
         work = WindowWork(
             **vars(delivery),
             mode=self._mode,
             wanted=self._wanted,
             ref=ref,
             found=found,
-            schema=schema,
-            log=log,
-            last=read_last_commit(log),
+            last=read_last_commit(open_log(spark, ref, found.location)),
         )
         if _is_there(work):
             return work, work.last.rows or 1  # it has some, else nobody delivers it
@@ -140,20 +136,13 @@ class _WindowCommitter(Committer[WindowWork, int]):
     def is_overtaken(self, before: WindowWork, failure: Exception) -> bool:
         """Any commit explains Delta's failure, another runner's window ours."""
         if isinstance(failure, MirrorError):
-            return read_last_commit(before.log).version != before.last.version
-        return was_overtaken(before.log, before.last.newest)
+            return read_last_commit(before.last.log).version != before.last.version
+        return was_overtaken(before.last.log, before.last.newest)
 
     def prove(self, before: WindowWork) -> int | None:
         number, stream = before.plan.number, before.stream
-        last = prove_window(
-            before.log,
-            stream.uuid,
-            number,
-            before.last,
-            what=f"window {number}",
-            table=stream.table,
-            next_step=before.set_right,
-        )
+        what, step = f"window {number}", before.set_right
+        last = before.last.prove_next(stream.uuid, number, what, stream.table, step)
         if last is None:
             return None
         keys = _changed_keys(before)
@@ -228,9 +217,9 @@ def _check_untouched(work: WindowWork) -> None:
         reason = "somebody else has written to the table that the consumer keeps"
     elif work.fresh and plan.number > 1 and work.continues:
         reason = "the table that the consumer keeps was removed and is empty now"
-    elif facts is None and not last.complete and plan.number == 1 and not is_log:
+    elif not facts and not last.complete and plan.number == 1 and not is_log:
         reason = "nobody can tell any more how far the table that the consumer keeps goes"
-    elif facts is None or is_log:
+    elif not facts or is_log:
         return
     elif facts.get("table_id") != plan.table_id:
         reason = "the copy is one of a table that was made anew since"
@@ -251,7 +240,7 @@ def _is_there(work: WindowWork) -> bool:
     facts, stream = work.last.facts, work.stream
     if work.last.window_of(stream.uuid) >= work.plan.number:
         return True
-    if facts is None or facts["stream"] == stream.uuid:
+    if not facts or facts["stream"] == stream.uuid:
         return False
     if not comes_after(stream, facts["ordinal"], facts["began_at"]):
         msg = "the consumer was rewound since, and this run delivers what its earlier stream had planned"

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from mirrorlib.commit.claim import claim_table
 from mirrorlib.commit.difference import NET
 from mirrorlib.commit.last_commit import LastCommit
 from mirrorlib.commit.mark import Mark, mark_nothing
@@ -27,7 +26,6 @@ from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, WRONG, Staged
 from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
 from mirrorlib.delta.columns import sized_column
 from mirrorlib.delta.key_property import ON
-from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.events import pick
@@ -47,20 +45,18 @@ class WindowWork(Delivery):
     wanted: t.StructType  # the columns that the target has to have for it
     ref: TableRef  # the target
     found: Found
-    schema: t.StructType
-    log: TableLog
-    last: LastCommit  # what that tells
+    last: LastCommit  # what its log tells
     dropped: tuple[str, ...] = ()  # the target's columns that the source has no longer
 
     @property
     def fresh(self) -> bool:
         """Say whether no window was written to the table yet."""
-        return self.last.facts is None and self.last.complete
+        return not self.last.facts and self.last.complete
 
     @property
     def upto(self) -> int:
         """Return up to which version of the source the target has everything; -1 for nothing."""
-        facts = self.last.facts or {}
+        facts = self.last.facts
         same = facts.get("table_id") == self.plan.table_id
         return int(facts["upto"]) if same else self.plan.after
 
@@ -77,7 +73,7 @@ class WindowWork(Delivery):
     @property
     def dropped_before(self) -> Sequence[str]:
         """Return which of the target's columns the source lacked at the last version that the target has."""
-        dropped: Sequence[str] = (self.last.facts or {}).get("dropped", ())
+        dropped: Sequence[str] = self.last.facts.get("dropped", ())
         return dropped
 
     @property
@@ -92,7 +88,7 @@ class WindowWork(Delivery):
     @property
     def physical_before(self) -> Mapping[str, str]:
         """Return what they stood for before; changes only follow on those of the same table."""
-        physical: Mapping[str, str] = (self.last.facts or {}).get("physical", {})
+        physical: Mapping[str, str] = self.last.facts.get("physical", {})
         return physical
 
     @property
@@ -103,7 +99,7 @@ class WindowWork(Delivery):
     @property
     def known(self) -> bool:
         """Say whether `upto` is true, so that a row which came after it and is there already is there twice."""
-        return self.exact or self.last.facts is not None or self.last.complete
+        return self.exact or bool(self.last.facts) or self.last.complete
 
     @property
     def set_right(self) -> str:
@@ -139,12 +135,12 @@ class WindowWork(Delivery):
         if self.mode != "current" or plan.kind == "changes":  # a snapshot takes the place of all
             facts[ON] = self.last.newest
         app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
-        claim = claim_table(self.spark, self.ref, self.log, self.scratch, self.last.newest, app_id)
-        return self.last.next_mark(app_id, stream, plan.number, facts, claim)
+        at = self.spark, self.ref, self.scratch
+        return self.last.next_mark(*at, app_id, stream, plan.number, facts)
 
     def spelled(self, name: str) -> str:
         """Name a column as the target does."""
-        return find_name(self.schema.names, name) or name
+        return find_name(self.found.schema.names, name) or name
 
     def merge_rows(self, staged: Staged, keys: Sequence[str]) -> None:
         """Commit staged rows. `ADD` rows match nothing; where it is `known`, a match of a `FRESH` row fails all."""

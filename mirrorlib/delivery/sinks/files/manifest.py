@@ -13,21 +13,23 @@ were delivered, as the stream's place comes first and the window's number next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.events import pick
-from mirrorlib.journal.plan_log import FORMAT, Values, json_bytes, read_object
+from mirrorlib.journal.plan_log import FORMAT, Values, json_bytes
 from mirrorlib.journal.streams import Stream
+from mirrorlib.landing.publish.known import read_own
 from mirrorlib.names import parse_name, parse_visible
 from mirrorlib.store import Store, contents
 
 _PLACE = 6  # digits of a stream's place in a window's name
 _CLAIM = "claim.json"
+T = TypeVar("T")
 _ANEW = "Remove the table's folder there and rewind the consumer to a snapshot, or export to another place."
 
 
@@ -89,7 +91,7 @@ class Receiver:
         while True:
             said = Values(self.store, self.table).numbered(f"{self._manifest}/streams")
             number = max(said, default=0)
-            newest = (self._read(said[number]) if said else None) or {}
+            newest = (self._read(said[number], dict) if said else None) or {}
             if newest.get("stream") == stream.uuid:
                 mark = "" if plan.kind == "changes" else "-reset" if plan.reset else "-snapshot"
                 return f"{number:0{_PLACE}d}{plan.number:014d}{mark}"
@@ -100,12 +102,12 @@ class Receiver:
 
     def last(self, stream: Stream) -> int:
         """Return the number of a stream's last window that is known to be here; 0 for none."""
-        newest = self._read(f"{self._manifest}/newest.json") or {}
+        newest = self._read(f"{self._manifest}/newest.json", dict) or {}
         return int(newest["number"]) if newest.get("stream") == stream.uuid else 0
 
     def entry(self, window: str) -> ManifestEntry | None:
         """Return a window that is here."""
-        return self._entry(f"{self._manifest}/{window}.json")
+        return self._read(f"{self._manifest}/{window}.json", _revived)
 
     def entries(self) -> list[ManifestEntry]:
         """Return the windows of the stream that wrote last, in their order, from its last snapshot on."""
@@ -119,7 +121,7 @@ class Receiver:
 
     def claim(self, window: str) -> ManifestEntry | None:
         """Return the attempt at a window that counts."""
-        return self._entry(self.staged(window, _CLAIM))
+        return self._read(self.staged(window, _CLAIM), _revived)
 
     def staged(self, window: str, attempt: str) -> str:
         """Return the folder of an attempt at a window, or its claim."""
@@ -135,7 +137,7 @@ class Receiver:
 
     def tidy(self, entry: ManifestEntry) -> None:
         """Say that a window is the last one, and remove what attempts at it and former ones have left."""
-        newest = self._read(f"{self._manifest}/newest.json") or {}
+        newest = self._read(f"{self._manifest}/newest.json", dict) or {}
         if newest.get("window", "") < entry.window:  # others may have gone on, of a new stream too
             said = {"format": FORMAT, **pick(entry, "stream", "number", "window")}
             self.store.put(f"{self._manifest}/newest.json", json_bytes(said))
@@ -161,28 +163,11 @@ class Receiver:
             step = "Somebody emptied it: rewind the consumer to a snapshot."
             raise LandingZoneError(msg, table=self.table, next_step=step)
 
-    def _entry(self, path: str) -> ManifestEntry | None:
-        value = self._read(path)
-        if value is None:
-            return None
-        try:
-            known = {name: value[name] for name in ManifestEntry.__slots__}
-            return ManifestEntry(**known | {"files": tuple(File(**one) for one in known["files"])})
-        except (KeyError, TypeError) as exc:
-            raise self._unreadable(path) from exc
+    def _read(self, path: str, revive: Callable[[dict[str, Any]], T]) -> T | None:
+        what = "which says what was delivered"
+        return read_own(self.store, path, revive, what, JournalError, self.table)
 
-    def _read(self, path: str) -> dict[str, Any] | None:
-        data = self.store.read(path)
-        if data is None:
-            return None
-        value = read_object(data)
-        if value.pop("format", None) != FORMAT:
-            raise self._unreadable(path)
-        return value
 
-    def _unreadable(self, path: str) -> JournalError:
-        msg = f"cannot understand {self.store.url}/{path}, which says what was delivered"
-        step = (
-            "Use the mirrorlib version that wrote it, or a newer one; never edit what lies there."
-        )
-        return JournalError(msg, table=self.table, next_step=step)
+def _revived(value: dict[str, Any]) -> ManifestEntry:
+    known = {name: value[name] for name in ManifestEntry.__slots__}
+    return ManifestEntry(**known | {"files": tuple(File(**one) for one in known["files"])})

@@ -1,13 +1,12 @@
 """Remember which keys a table's readers may hold, so that they can be deleted when a snapshot takes the place of all.
 
-In: a landing zone. Out: `_mirrorlib/export/keys/<number>.parquet` in the table's folder, which readers
+In: a landing zone. Out: `_mirrorlib/export/keys/<number>-<window>.parquet` in the table's folder, which readers
 ignore: the keys of a change file, each with whether it is gone. The format has no word for "forget", and
 readers move change files away. Written before the change file, under the number that it will have, so that
 no key is missing; a key too many does no harm, as a delete of what is not there does nothing. Beside each
 key stands how many rows more or less of it the file has brought, so that rows of repeated keys are told.
 
-No window's note is written over by another window's: who finds the number's name taken adds the window to it,
-`<number>-<window>.parquet`. Of several notes of a number that one counts whose window was published under it.
+Of several notes of a number, of different windows, that one counts whose window was published under it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from mirrorlib.store import Store, StoredFile, contents
 _GONE = "_mirror_gone"
 _BATCH = b"mirrorlib.batch"
 _ALL = b"mirrorlib.all"  # readers of the change file hold no other rows than it says
-_NAME = re.compile(r"(\d{20})(-[0-9a-f]{16})?\.parquet")
+_NAME = re.compile(r"(\d{20})(-[0-9a-f]{16})?\.parquet")  # older ones say no window
 _MOST_FILES = 64  # then they are folded to one
 
 
@@ -46,7 +45,7 @@ class KnownKeys:
         self._folder = f"{place.folder}/_mirrorlib/export/keys"
         self._keys = list(keys)
         self._batch = batch.id.encode()
-        self._window = f"-{hashlib.sha256(self._batch).hexdigest()[:16]}"
+        self._window = hashlib.sha256(self._batch).hexdigest()[:16]
 
     def note(self, number: int, data: pa.Table, rows: pa.Table, *, replaces: bool) -> None:
         """Note the keys of the *rows* of the change file that is about to be published under a number, for a window.
@@ -59,12 +58,8 @@ class KnownKeys:
         counts = count_rows(data, self._keys)
         noted = self._last(pa.concat_tables([counts, keys], promote_options="permissive"))
         encoded = self._encode(noted, _ALL) if replaces else self._encode(noted)
-        for path in (self._path(number), self._path(number, self._window)):
-            if self._zone.put_new(path, encoded):
-                return
-            # What the window has noted there before says as much, or more where several were folded to it.
-            if self._marks(path).get(_BATCH) == self._batch:
-                return
+        # What the window has noted there before says as much, or more where several were folded to it.
+        self._zone.put_new(self._path(number), encoded)
 
     def read(self, published: int) -> pa.Table:
         """Return the keys that readers may hold, in order; *published* is the number of the last change file."""
@@ -89,10 +84,7 @@ class KnownKeys:
         if not replaces:
             if len(self._files()) <= _MOST_FILES or (held := self._fold(published)) is None:
                 return
-            path = self._path(published)
-            if self._marks(path).get(_BATCH) != self._batch:
-                path = self._path(published, self._window)
-            self._zone.put(path, self._encode(held, _ALL))
+            self._zone.put(self._path(published), self._encode(held, _ALL))
         for number, file in self._files():
             if number < published:
                 self._zone.delete(file.path)
@@ -148,12 +140,8 @@ class KnownKeys:
         grouped = keys.group_by(self._keys, use_threads=False).aggregate(folds)
         return grouped.rename_columns([*self._keys, _GONE, COUNT])
 
-    def _path(self, number: int, window: str = "") -> str:
-        return f"{self._folder}/{number:020d}{window}.parquet"
-
-    def _marks(self, path: str) -> dict[bytes, bytes]:
-        data = self._zone.read(path)
-        return {} if data is None else open_parquet(io.BytesIO(data)).schema_arrow.metadata or {}
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/{number:020d}-{self._window}.parquet"
 
     def _encode(self, keys: pa.Table, *marks: bytes) -> bytes:
         sink = io.BytesIO()
