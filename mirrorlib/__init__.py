@@ -209,7 +209,16 @@ def __getattr__(name: str) -> object:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     module, attribute = found
-    value: object = getattr(__import__(module, fromlist=[attribute]), attribute)
+    try:
+        value: object = getattr(__import__(module, fromlist=[attribute]), attribute)
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").partition(".")[0] != "pyspark":
+            raise
+        from mirrorlib.errors import LocalSparkError
+        from mirrorlib.extras import how_to_install
+
+        msg = f"{name} needs Spark, and the Python package pyspark is not installed"
+        raise LocalSparkError(msg, next_step=how_to_install("local")) from exc
     globals()[name] = value
     return value
 

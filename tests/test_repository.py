@@ -73,12 +73,16 @@ def test_nothing_imports_spark_until_it_is_used(module: str) -> None:
     )
 
 
+# What takes a session, and so finds Spark at hand; all else has to do without, as have the commands.
+WITH_SPARK = {
+    "VerifyReport", "derive", "export", "key_feed", "key_statements", "maintain_current_view", "read_current_view",
+    "read_feed", "read_table", "rebuild", "stream_feed", "undo_rebuild", "verify", "verify_consumer",
+}  # fmt: skip
+
+
 def test_the_package_needs_pyarrow_and_obstore_only() -> None:
-    """What modules import at their top level is in the standard library, or one of the two, or ours."""
-    allowed = {*sys.stdlib_module_names, "mirrorlib", "obstore", "pyarrow"}
-    sinks = ROOT / "mirrorlib/delivery/sinks"
-    # Imported once a receiver is opened, as only who has a session does, so Spark is there.
-    receivers = {sinks / "exact_text.py", *sinks.glob("*/*.py")}
+    """What modules import at their top level is in the standard library, or one of the two, or ours, or Spark."""
+    allowed = {*sys.stdlib_module_names, "mirrorlib", "obstore", "pyarrow", "pyspark"}
     found = {
         (path.name, name.partition(".")[0])
         for path in MODULES
@@ -89,7 +93,6 @@ def test_the_package_needs_pyarrow_and_obstore_only() -> None:
             if isinstance(node, ast.ImportFrom)
             else [alias.name for alias in node.names]
         )
-        if path not in receivers or not name.startswith("pyspark")
     }
 
     # Kafka's client is imported once a Kafka address was opened, which says how to install it where it lacks.
@@ -97,10 +100,31 @@ def test_the_package_needs_pyarrow_and_obstore_only() -> None:
     found -= {(module, "confluent_kafka") for module in kafka}
     # So are the libraries of listeners, once somebody asks for one.
     found -= {("to_openlineage.py", "openlineage"), ("to_otel.py", "opentelemetry")}
-    # And Spark's own bases of sources, once these are registered with a Spark that has them.
-    found -= {("feed_source.py", "pyspark"), ("zone_source.py", "pyspark")}
 
     assert set() == {(module, name) for module, name in found if name not in allowed}
+
+
+def test_what_takes_no_session_needs_no_spark() -> None:
+    """Commands and public names are there without it, and those that take a session say what to install."""
+    program = (
+        "import importlib, sys, mirrorlib\n"
+        "sys.modules['pyspark'] = None\n"
+        "for name in sys.argv[1:]: importlib.import_module(name)\n"
+        "for name in mirrorlib.__all__:\n"
+        "    try: getattr(mirrorlib, name)\n"
+        "    except mirrorlib.LocalSparkError as error: print(error)\n"
+    )
+    commands = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in MODULES
+        if "cli" in path.parts and "__" not in path.name
+    ]
+    said = subprocess.run(
+        [sys.executable, "-c", program, *commands], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+    assert sorted(WITH_SPARK) == [line.partition(" needs Spark")[0] for line in said]
+    assert all("Install it: pip install delta-spark==" in line for line in said)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE, VERSION
@@ -11,9 +13,6 @@ from mirrorlib.identifiers import quote
 from mirrorlib.keys.allowed import TABLE_KEY_TYPES, check_keys
 from mirrorlib.keys.read import explain_keys, require_keys
 from mirrorlib.keys.tags import tag_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 DELETED, NEWEST, PLACE = "_mirror_deleted", "_mirror_version", "_mirror_place"
 
@@ -38,8 +37,6 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
         KeysLostError: no columns are named, and no property names any.
 
     """
-    from pyspark.sql import functions as f
-
     columns = columns or _stored_columns(feed)
     names = feed.columns
     if missing := [name for name in FEED_COLUMNS if name not in names]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.difference import rows_like
 from mirrorlib.delta.address import find_feed_table
@@ -23,9 +25,6 @@ from mirrorlib.feed.schemas import in_its_order, keeps
 from mirrorlib.feed.window import Window, open_window
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.read import KeysReport, explain_keys
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 MOVES = "moves"  # in what a commit says: why it is to be followed by another without a new version
 _AFRESH = "the transformation or the session's time zone, ANSI mode or time parser is another one than in the last run"
@@ -149,8 +148,6 @@ def _in_full(job: DeriveJob, target: DerivedTarget, full: Computed) -> Computed:
 
 def _there(job: DeriveJob, target: DerivedTarget, full: Computed) -> DataFrame:
     """Return the table's rows; NULL for columns that it lacks."""
-    from pyspark.sql import functions as f
-
     table = find_feed_table(job.spark, job.place.ref.address, shown=job.place.shown)
     rows, kinds = read_rows(job.spark, table, target.last.newest), full.result.schema
     lacks = {name: f.lit(None).cast(kinds[name].dataType) for name in full.added or ()}

@@ -9,7 +9,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from mirrorlib.derived.sources import SourceTable
 from mirrorlib.errors import KeysError
@@ -22,9 +24,6 @@ from mirrorlib.identifiers import quote
 from mirrorlib.journal.streams import WindowPlan
 from mirrorlib.keys.tags import MARKER, read_tags
 from mirrorlib.nested import is_free_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 Transform = Callable[..., "DataFrame"]
 _FLOATS = frozenset({"double", "float"})
@@ -82,8 +81,6 @@ def can_differ(rows: DataFrame) -> bool:
 
 def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[DataFrame, DataFrame]:
     """Return the keys of the rows that a window has changed, and what is there of them at its end."""
-    from pyspark.sql import functions as f
-
     rows = read_window(spark, one.source.table, window)
     fields = rows.schema.fields
     if floats := [field.name for field in fields if not is_free_of(field.dataType, _FLOATS)]:

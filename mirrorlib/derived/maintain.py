@@ -14,7 +14,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructField, TimestampType
 
 from mirrorlib.commit.last_commit import read_last_commit
 from mirrorlib.commit.mark import as_condition, as_metadata
@@ -41,10 +45,6 @@ from mirrorlib.keys.read import keys_of, require_keys
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import NULL_KEY, live_rows, newest_rows, order_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 DELETED_AT = "_mirror_deleted_at"  # when a tombstone came, by the clock: its retention starts there
 _OWNED = "view"  # in what a commit says: the id of the table that it was meant for
@@ -167,8 +167,6 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
 
 def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     """Make the table, or see that it is one of this changelog, and add the columns that are new; return its id."""
-    from pyspark.sql.types import StructField, TimestampType
-
     table, ref = view.place.shown, view.place.ref
     fields = list(rows.schema.fields)
     if DELETED_AT in rows.columns:
@@ -235,8 +233,6 @@ def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
 
 
 def _merge(session: SparkSession, rows: DataFrame, view: View, said: str) -> None:
-    from pyspark.sql import functions as f
-
     keys = view.keys
     newest = newest_rows(rows, keys, view.order)
     if keys.deleted is not None:

@@ -12,7 +12,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
+
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from mirrorlib.delta.actions import Metadata
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
@@ -49,10 +53,6 @@ from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import as_names
 from mirrorlib.store import PathOrUrl
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-    from pyspark.sql.types import StructType
 
 Images = Literal["both", "post"]
 # Delta reads a feed with the schema of the version that it is asked for, instead of the newest one.
@@ -167,8 +167,6 @@ def tell_changes(
 
 def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
     """Read the rows of a version in the shape of a feed: each was inserted by it; raises as `read_rows` does."""
-    from pyspark.sql import functions as f
-
     rows = read_rows(spark, table, version)
     at = f.lit(table.commits.committed_at(version))
     return rows.withColumns({KIND: f.lit(INSERT), VERSION: f.lit(version).cast("long"), TIME: at})
@@ -196,10 +194,8 @@ def read_window(
     Delta is let *plan* the read now, as it refuses some only then; whoever reads at once, and asks again where that
     fails, saves what it costs to plan a read twice. Raises as `read_rows` does.
     """
-    from pyspark.sql.types import StructType
-
     refuse_losses(spark, table)
-    schema = StructType.fromJson(dict(window.metadata.schema))
+    schema = t.StructType.fromJson(dict(window.metadata.schema))
     if not window.segments:
         return spark.createDataFrame([], feed_schema(window))
     if (rows := read_directly(spark, table, window, schema)) is not None:
@@ -226,10 +222,8 @@ def _own_session(spark: SparkSession) -> SparkSession:
 
 
 def _read_segment(
-    spark: SparkSession, table: FeedTable, segment: Segment, schema: StructType
+    spark: SparkSession, table: FeedTable, segment: Segment, schema: t.StructType
 ) -> DataFrame:
-    from pyspark.sql.types import StructType
-
     bounds = {"startingVersion": segment.first, "endingVersion": segment.last}
     if segment.past:
         bounds["versionAsOf"] = segment.last
@@ -240,7 +234,7 @@ def _read_segment(
         return True
 
     frame = _loaded(spark, table, reader, lift=prove)
-    was = StructType.fromJson(dict(segment.metadata.schema))
+    was = t.StructType.fromJson(dict(segment.metadata.schema))
     return frame.select(*tell_columns(frame, was, schema), *FEED_COLUMNS)
 
 
@@ -276,10 +270,8 @@ def _loaded(
         raise refused_load(table, exc) from exc
 
 
-def feed_schema(window: Window) -> StructType:
+def feed_schema(window: Window) -> t.StructType:
     """Return the columns of a window's rows, and what tells the change."""
-    from pyspark.sql import types as t
-
     table = t.StructType.fromJson(dict(window.metadata.schema))
     fields = [t.StructField(field.name, field.dataType) for field in table.fields]
     schema = t.StructType(fields).add(KIND, t.StringType())

@@ -19,6 +19,9 @@ from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StringType, StructType
 
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import Column, Columns, to_columns
@@ -30,9 +33,6 @@ from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from mirrorlib.delta.address import FeedTable
     from mirrorlib.feed.window import Window
 
@@ -91,8 +91,6 @@ def _is_plain(window: Window) -> bool:
 
 def columns_of_window(window: Window) -> Columns:
     """Give the table's columns as of the window's end; those of types that no mirror has are left out."""
-    from pyspark.sql.types import StructType
-
     fields = StructType.fromJson(dict(window.metadata.schema)).fields
     return to_columns((one.name, one.dataType.simpleString()) for one in fields)
 
@@ -104,8 +102,6 @@ def read_directly(
 
     A client of Spark Connect lists files anew for each action, and what is gone by then would be missing unsaid.
     """
-    from pyspark.sql import functions as f
-
     files = None if is_remote(spark) else change_files(table, window)
     rows = None if files is None else _listed(spark, table, files, schema)
     if files is None or rows is None:
@@ -137,8 +133,6 @@ def _listed(
     spark: SparkSession, table: FeedTable, files: Sequence[ChangeFile], schema: StructType
 ) -> DataFrame | None:
     """Let Spark list the files; None where it lacks some, or is not let to: why, Delta says."""
-    from pyspark.sql.types import StringType, StructType
-
     wanted = StructType([*schema.fields]).add(KIND, StringType())
     paths = [f"{table.location}/{file.path}" for file in files]
     try:

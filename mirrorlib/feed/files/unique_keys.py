@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.address import FeedTable
@@ -29,9 +32,6 @@ from mirrorlib.feed.owners import stays_one_row
 from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import quote
 from mirrorlib.landing.types import INSTANT
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _CAME = net.ORDER[net.POST]  # of what is added, the first
 _BITS = 2  # that say what a row tells, see `net.ORDER`; a place is a version and these
@@ -74,9 +74,6 @@ def fold_unique_keys(
 
 def _ends_of(frame: DataFrame, repeated: pa.Table, keys: Sequence[str]) -> DataFrame:
     """Keep the ends of the keys that changed more than once, and all changes of the others."""
-    from pyspark.sql import functions as f
-    from pyspark.sql import types as t
-
     names = [f"{_KEY}{place}" for place in range(len(keys))]
     schema = t.StructType()
     for name, key in zip(names, keys, strict=True):

@@ -27,7 +27,7 @@ from mirrorlib.journal.registry import FOLDER, Registry
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, sequence_number
 from mirrorlib.operate.status import status_of
-from mirrorlib.operate.verify.replay import Opened, list_places, open_planned
+from mirrorlib.operate.verify.applied_files import Opened, list_places, open_planned
 from mirrorlib.store import Store, contents, open_store
 from mirrorlib.tabular import Report, cells
 

@@ -29,7 +29,6 @@ from mirrorlib.errors import (
     MirrorError,
 )
 from mirrorlib.feed.changes import Change, first_changes
-from mirrorlib.feed.read import read_rows, read_window, tell_changes
 from mirrorlib.feed.window import Bound, open_window
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.files.source import Source
@@ -125,6 +124,8 @@ def _find_table(state: Store, table: str) -> TableName:
 
 def _read_key(spark: SparkSession, past: Past, table: FeedTable, given: Mapping[str, Any]) -> Key:
     """Give the values of a key the types of the table's columns; raises `KeysError` where that cannot be."""
+    from mirrorlib.feed.read import read_rows  # Spark comes with it, which files take none of
+
     shown, newest = past.name.shown, past.newest
     columns = to_columns(read_rows(spark, table, table.commits.newest).dtypes)
     keys = spelled_keys(columns, newest.plan.policies.keys if newest else ())
@@ -157,6 +158,8 @@ def _trace_key(
 ) -> Iterator[Step]:
     """Tell every change of a key that the feed has, and what is there of it now."""
     from pyspark.sql import functions as f
+
+    from mirrorlib.feed.read import read_rows, read_window, tell_changes
 
     commits, names, is_key = table.commits, [column.name for column in key], f.lit(col=True)
     for column, values in key.items():

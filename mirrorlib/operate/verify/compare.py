@@ -13,7 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, product
-from typing import TYPE_CHECKING, cast
+from typing import cast
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.staged import SET
 from mirrorlib.feed.changes import Change, first_changes
@@ -22,9 +25,6 @@ from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.snapshot import digest
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.landing.columns import DELETE, INSERT
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
 
 _DELETES, _BEFORE, _FINAL = "_mirror_deletes", "_mirror_before", "_mirror_final"
 SIDE = "_mirror_side"  # -1 for a row that is found, 1 for one that takes such a row back, as logs of changes have
@@ -80,8 +80,6 @@ def replay_rows(
 
 def as_found(frame: DataFrame) -> DataFrame:
     """Say of rows that they are found."""
-    from pyspark.sql import functions as f
-
     return frame.withColumn(SIDE, f.lit(-1))
 
 
@@ -93,8 +91,6 @@ def unite(frames: Iterable[DataFrame]) -> DataFrame | None:
 
 def all_set(columns: Sized) -> Column:
     """Say for `replay_rows` that a row gives a value to every column."""
-    from pyspark.sql import functions as f
-
     return f.array(*[f.lit(True)] * len(columns))  # noqa: FBT003  # a column
 
 
@@ -118,21 +114,15 @@ def wanted_rows(
 
 def _as_inserts(begun: DataFrame) -> DataFrame:
     """Put rows that were inserted before all others, in whichever order, among what `replay_rows` is told."""
-    from pyspark.sql import functions as f
-
     return begun.withColumns({MARKER: f.lit(INSERT), ORDER: f.lit(-1).cast("long")})
 
 
 def _bucket_of(hashed: Column) -> Column:
-    from pyspark.sql import functions as f
-
     return f.pmod(hashed, f.lit(_BUCKETS))
 
 
 def _sum_up(begun: DataFrame) -> DataFrame:
     """Sum rows up by bucket, but for those that are touched: these stay, each for itself."""
-    from pyspark.sql import functions as f
-
     # One long is found fastest.
     by = f.when(f.isnotnull(_TOUCHED), f.col(_HASH)).otherwise(f.col(_BUCKET))
     sums = [f.sum(name).alias(name) for name in (_WANTED, *_HALVES)]
@@ -198,8 +188,6 @@ class Sides:
 
         The first, of those found, have each bucket's least and greatest key, too, where rows lie together by it.
         """
-        from pyspark.sql import functions as f
-
         sums = [f.sum(name) for name in (_WANTED, SIDE, *_HALVES)]
         key, side = self._range_key(), f.col(SIDE).cast("long")
         ends = [] if key is None else [f.min(key), f.max(key)]
@@ -214,8 +202,6 @@ class Sides:
 
         What markers come to is told by the keys' hashes: two keys of one hash would pass for a difference.
         """
-        from pyspark.sql import functions as f
-
         if self.rows is None or SET in self.rows.columns or self.conditional:
             return self._hashed(self._wanted())  # the values of a row may come from several
         rows = self._hashed(self.rows).withColumn(_TOUCHED, self._key())
@@ -239,8 +225,6 @@ class Sides:
 
     def _hashed(self, rows: DataFrame) -> DataFrame:
         """Give rows their hash, its halves, whose sums stay longs, their bucket, and 1 to be counted by."""
-        from pyspark.sql import functions as f
-
         hashed = f.col(_HASH)
         rows = rows.where(self._is_sampled()).withColumn(_HASH, self._hash(self.columns))
         halves = (hashed.bitwiseAND(0xFFFFFFFF), f.shiftright(hashed, 32))
@@ -248,15 +232,11 @@ class Sides:
         return rows.withColumns({**facts, _BUCKET: self._bucket(), _WANTED: f.lit(1).cast("long")})
 
     def _key(self) -> Column:
-        from pyspark.sql import functions as f
-
         one = len(self.keys) == 1  # has no second that a NULL could stand in for
         return f.xxhash64(quote(self.keys[0])) if one else self._hash(self.keys or self.columns)
 
     def _hash(self, names: Sequence[str]) -> Column:
         """Hash values of a row; nested ones as JSON, as Spark passes over NULLs and ends inside them."""
-        from pyspark.sql import functions as f
-
         fields = [self.found.schema[name] for name in names]
         nested = [one.name for one in fields if one.dataType.typeName() in {"struct", "array"}]
         hashed = digest([name for name in names if name not in nested])["long"]
@@ -264,23 +244,17 @@ class Sides:
         return f.xxhash64(hashed, *texts) if nested else hashed
 
     def _is_sampled(self) -> Column:
-        from pyspark.sql import functions as f
-
         if self.sample == 1:
             return f.lit(True)  # noqa: FBT003  # a column
         return _bucket_of(self._key()) < max(round(self.sample * _BUCKETS), 1)
 
     def _range_key(self) -> Column | None:
         """Give a key that is a whole number: of that, neighbours share a bucket, as their rows lie together."""
-        from pyspark.sql import functions as f
-
         kinds = [self.found.schema[key].dataType.typeName() for key in self.keys]
         is_ranged = len(kinds) == 1 and kinds[0] in {"byte", "short", "integer", "long"}
         return f.col(quote(self.keys[0])).cast("long") if is_ranged else None
 
     def _bucket(self) -> Column:
-        from pyspark.sql import functions as f
-
         key = self._range_key()
         if key is None:
             return _bucket_of(self._key())
@@ -291,8 +265,6 @@ class Sides:
         self, buckets: Sequence[int], ends: Sequence[int]
     ) -> tuple[tuple[Change, ...], bool]:
         """Find the first rows in some buckets that one side alone has, two of one key as an update; are there more?"""
-        from pyspark.sql import functions as f
-
         names = [quote(name) for name in self.columns]
         only = self._bucket().isin(*buckets) & self._is_sampled() & self._in_ranges(buckets, ends)
         wanted = self._wanted(only).select(*names, f.lit(1).alias(SIDE))
@@ -312,8 +284,6 @@ class Sides:
 
         Between the *ends* of all that were found, each bucket has one range in so many as there are buckets.
         """
-        from pyspark.sql import functions as f
-
         key = self._range_key()
         least, most = min(ends, default=0), max(ends, default=0)
         blocks = range(least >> 2 * _BITS, (most >> 2 * _BITS) + 1)

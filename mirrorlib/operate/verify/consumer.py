@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.difference import rows_like
 from mirrorlib.delivery.consumers import known_streams
@@ -45,9 +47,6 @@ from mirrorlib.operate.verify.receivers import read_received
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def verify_consumer(
@@ -153,8 +152,6 @@ class _Look:
 
     def sides(self, sample: float) -> tuple[Sides, list[str]]:
         """Read both sides, and name the columns that are left out."""
-        from pyspark.sql import functions as f
-
         rows = self._rows()
         every = rows.columns
         names = [field.name for field in rows.schema.fields if is_comparable(field.dataType)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, StructType
 
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delta.sessions import file_reader
@@ -18,10 +20,6 @@ from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 from mirrorlib.operate.verify.compare import as_found
 from mirrorlib.operate.verify.received import Received, check_copy, other_copy
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructType
 
 _ROWS = 10_000  # that are written at a time
 
@@ -68,8 +66,6 @@ def _write_texts(
 
 def _typed(texts: DataFrame, names: Sequence[str], schema: StructType, table: str) -> DataFrame:
     """Give a database's text the types of the table's columns."""
-    from pyspark.sql import functions as f
-
     values: list[Column] = []
     unfit: list[Column] = []
     for field in schema.fields:
@@ -100,8 +96,6 @@ def _spelling(kind: DataType) -> str:
 
 def _value(text: str, kind: DataType) -> Column:
     """Read the column *text* as a type; NULL where that cannot be."""
-    from pyspark.sql import functions as f
-
     if kind.typeName() in {"struct", "array"}:
         return f.from_json(text, kind, JSON_OPTIONS)  # type: ignore[arg-type]  # of any type
     if kind.typeName() == "binary":

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from itertools import groupby
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from mirrorlib.commit.last_commit import read_last_commit
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
@@ -34,15 +37,12 @@ from mirrorlib.landing.listing import TableFolder
 from mirrorlib.landing.publish.allocate import newest_claim, newest_number
 from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.names import parse_name, sequence_name
+from mirrorlib.operate.verify.applied_files import Opened, list_places
 from mirrorlib.operate.verify.compare import SIDE, as_found, wanted_rows
 from mirrorlib.operate.verify.database import read_database
 from mirrorlib.operate.verify.received import Received, check_copy, other_copy
-from mirrorlib.operate.verify.replay import Opened, list_places, read_files
+from mirrorlib.operate.verify.replay import read_files
 from mirrorlib.store import contents, open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 _EMPTY = "\x01\x02"  # stands for empty text, which Spark's reader of CSV takes for NULL
 
@@ -66,8 +66,6 @@ def read_received(stage: Stage, stream: Stream, to: str) -> Received:
 
 def _changes(frame: DataFrame, turn: int = 1) -> DataFrame:
     """Say of changes which take back others; all of them do so of themselves where *turn* is -1."""
-    from pyspark.sql import functions as f
-
     side = f.when(f.col(KIND).isin(PRE, DELETE), turn).otherwise(-turn)
     told = frame.where(f.coalesce(f.col(KIND), f.lit("")) != "reset")
     return told.withColumn(SIDE, side).drop(*FEED_COLUMNS)
@@ -158,8 +156,6 @@ def _read_windows(
     stage: Stage, receiver: Receiver, entries: Sequence[ManifestEntry], schema: StructType
 ) -> DataFrame:
     """Read windows of the same columns and format."""
-    from pyspark.sql import functions as f
-
     names = [file.name for entry in entries for file in entry.files]
     paths = [receiver.store.uri(f"{receiver.folder}/{name}") for name in names]
     # As Spark says it, not every type is one that SQL reads.

@@ -1,101 +1,29 @@
-"""Find the landing files that a table was made of, and read their rows in its columns.
+"""Read the rows of the landing files that a table was made of, in its columns, with their markers.
 
-In: the batches that a table's journal knows as applied, and the zone. Out: rows with their markers, as `compare` folds
-them. Files are decoded and cast as `apply` does it, by each batch's policies.
+Files are decoded and cast as `apply` does it, by each batch's policies; `compare` folds what they give.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.staged import SET
 from mirrorlib.delta.columns import Columns
-from mirrorlib.errors import FileChangedError, JournalError
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.batch.evolve import Growth
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.spark_reader import Stage, read_frame
-from mirrorlib.ingest.files.cleanup import PLACES
-from mirrorlib.ingest.files.continued_life import applied_entries
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import ORDER, ROWS_PER_FILE
-from mirrorlib.ingest.rows.read import Landed, read_landed
-from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Entry, Plan, PlannedFile
+from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.landing.columns import INSERT
-from mirrorlib.names import TableName
+from mirrorlib.operate.verify.applied_files import Opened
 from mirrorlib.operate.verify.compare import all_set, unite
-from mirrorlib.store import Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-Opened: TypeAlias = tuple[Source, Landed]
-
-
-def list_batches(journal: Journal, until: int) -> list[Entry]:
-    """Give the batches that make up a table at a version, oldest first; of snapshots the last file alone.
-
-    Raises:
-        JournalError: there is none.
-
-    """
-    lives = journal.lives()
-    first = max((place for place, life in enumerate(lives) if not life.keeps), default=0)
-    found = [
-        entry
-        for life in lives[first:]
-        for entry in reversed([*applied_entries(journal, life, journal.newest(life))])
-        if entry.done is not None and entry.done.version <= until
-    ]
-    if not found:
-        msg = "no batch of the table's present life has been applied"
-        raise JournalError(msg, next_step="Run: mirrorlib apply")
-    last = found[-1].plan
-    if last.policies.snapshots:
-        return [replace(found[-1], plan=replace(last, files=last.files[-1:]))]
-    return found
-
-
-def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[Opened]:
-    """Open the files of batches where they were, or where applied files are moved to.
-
-    Raises:
-        FileChangedError: one is gone, or is not what was applied.
-
-    """
-    places = [*list_places(zone, name)]
-    planned = [(entry.plan, file) for entry in entries for file in entry.plan.files]
-    return [open_planned(zone, name, plan, file, places) for plan, file in planned]
-
-
-def list_places(zone: Store, name: TableName) -> Iterator[str]:
-    """Name the folders in which a table's applied files may lie, their own first."""
-    yield name.folder
-    for place in PLACES.values():
-        listed = zone.list_folder(f"{name.folder}/{place}")
-        days = ("", *(f"/{day}" for day in listed.folders)) if listed else ()
-        yield from (f"{name.folder}/{place}{day}" for day in days)
-
-
-def open_planned(
-    zone: Store, name: TableName, plan: Plan, planned: PlannedFile, places: Iterable[str]
-) -> Opened:
-    """Open a file of a plan in the first place that has it; `FileChangedError` where none has."""
-    source = Source(zone=zone, table=name.shown, folder=name.folder, policies=plan.policies)
-    msg = "the change file is gone"
-    for place in places:
-        if (one := zone.stat(f"{place}/{planned.name}")) is None:
-            continue
-        msg = "the change file is not what was applied"
-        landed = read_landed(source, replace(one, below=planned.name), decode=False)
-        if landed.fingerprint == planned.fingerprint:
-            return source, landed
-    step = "Bring it back, or verify only what comes from now on: --mark"
-    raise FileChangedError(msg, table=source.table, file=planned.name, next_step=step)
 
 
 def read_files(
@@ -106,8 +34,6 @@ def read_files(
     The rest, which comes with how many it is, has what `replay_rows` needs: `MARKER`, `ORDER` over all files and, where
     updates are partial, `SET`.
     """
-    from pyspark.sql import functions as f
-
     first = next((place for place, one in enumerate(opened) if _folds(*one)), len(opened))
     names = [quote(column.name) for column in columns]
     begun: list[DataFrame] = []

@@ -25,8 +25,9 @@ from mirrorlib.journal.plan_log import Values
 from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
+from mirrorlib.operate.verify.applied_files import Opened, list_batches, open_files
 from mirrorlib.operate.verify.compare import Sides, as_found
-from mirrorlib.operate.verify.replay import Opened, list_batches, open_files, read_files
+from mirrorlib.operate.verify.replay import read_files
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
