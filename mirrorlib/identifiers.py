@@ -5,7 +5,7 @@ The one place that does, for whoever writes or compares names of columns and tab
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
 
@@ -51,9 +51,15 @@ def find_named(items: Iterable[_N], name: str) -> _N | None:
     return next((item for item in items if fold_name(item.name) == folded), None)
 
 
-def folds_of(name: str) -> set[str]:
-    """Give what no two columns of a table may share: Spark's way to fold a name, and Delta's when it makes a table."""
-    return {fold_name(name), name.lower()}
+def with_twins(names: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Give each name with the first that cannot stand beside it: by Spark's way to fold names, or Delta's; or None."""
+    seen: dict[str, str] = {}
+    for name in names:
+        folds = (fold_name(name), name.lower())
+        first = next((seen[folded] for folded in folds if folded in seen), None)
+        yield name, first
+        if first is None:
+            seen |= dict.fromkeys(folds, name)
 
 
 def sql_text(value: str) -> str:

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import unquote as percent_decode
 
 from mirrorlib.errors import LandingZoneError, TableNameError, printable
-from mirrorlib.identifiers import fold_name, folds_of
+from mirrorlib.identifiers import fold_name, with_twins
 
 WHOLE_FOLDER = ""  # the partition folder of a table that has none
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -150,13 +150,7 @@ def find_key(names: Iterable[str], key: str) -> str | None:
 
 def named_twice(names: Sequence[str]) -> str | None:
     """Return the first column name that repeats an earlier one, in whatever case; None when none does."""
-    seen: set[str] = set()
-    for name in names:
-        folds = folds_of(name)
-        if seen & folds:
-            return name
-        seen |= folds
-    return None
+    return next((name for name, first in with_twins(names) if first is not None), None)
 
 
 def inner_partitions(partition: str, folders: Sequence[str]) -> list[str]:

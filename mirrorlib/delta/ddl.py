@@ -23,7 +23,7 @@ from mirrorlib.delta.columns import (
 from mirrorlib.delta.log import LOG
 from mirrorlib.delta.sessions import check_variables
 from mirrorlib.delta.table import Found, TableRef, read_table
-from mirrorlib.errors import LandingZoneError, SchemaError, TableNameError
+from mirrorlib.errors import LandingZoneError, SchemaError
 from mirrorlib.identifiers import find_name, quote, sql_text
 from mirrorlib.nested import names_in
 from mirrorlib.store import open_store
@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     AnyColumn: TypeAlias = Column | StructField
 
 _STATISTICS = "delta.dataSkippingStatsColumns"
-_LONGEST_COLUMN = 255
 _NTZ = "timestamp_ntz"
 _NOT_EMPTY = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f]")
 _LOCATION = re.compile(r"location \('(?P<place>[^']+)'\)")
 _NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippingStatsColumns
 EXACT_IN_DOUBLE = 1 << 53
@@ -86,9 +84,8 @@ def create_mirror(
 ) -> None:
     """Make an empty mirror: feed on, deletion vectors on, statistics on the keys; nothing when it is there.
 
-    *more* are properties beside these, or instead. Raises as `make_table` and `check_column_names` do.
+    *more* are properties beside these, or instead. Raises as `make_table` does.
     """
-    check_column_names(ref, columns)
     feed = known.feed_properties(known.FEED_DAYS)
     properties = {**feed, known.VECTORS: "true", known.LIFE_PROPERTY: life, **more}
     skipping = _skipping_columns(columns, keys)
@@ -216,11 +213,3 @@ def check_vacant(ref: TableRef, shown: str) -> None:
     msg = "the target is a folder with other files in it"
     step = "Choose another target, or empty the folder."
     raise LandingZoneError(msg, table=shown, found=f"{first} in {ref.path}", next_step=step)
-
-
-def check_column_names(ref: TableRef, columns: Iterable[Column]) -> None:
-    """Raise `TableNameError` where a mirror cannot carry a column of its name."""
-    for name in (column.name for column in columns):
-        if len(name) > _LONGEST_COLUMN or _CONTROL.search(name):
-            msg = "the column's name cannot be carried: it is too long or has a control character in it"
-            raise TableNameError(msg, table=str(ref.name), column=ascii(name)[1:-1][:80])

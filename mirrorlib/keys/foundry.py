@@ -251,43 +251,38 @@ def _parse_primary(value: object, kinds: Mapping[str, str]) -> Keys:
     primary = _object(value, "primaryKey", {"columns", "resolution"})
     columns = _columns(primary.get("columns"), "primaryKey", kinds)
     keys = Keys(partition=columns, primary=columns)
-    resolution = _object(primary.get("resolution"), "resolution", None)
-    if (kind := resolution.get("type")) == "unique":
-        _inner(resolution, "unique", set())
+    cases = {"unique": set[str](), "duplicate": {"resolutionStrategy", "deletionColumn"}}
+    found = _object(primary.get("resolution"), "resolution", None)
+    kind, resolution = _case(found, "resolution", cases)
+    if kind == "unique":
         keys = replace(keys, unique=True)
-    elif kind == "duplicate":
-        duplicate = _inner(resolution, "duplicate", {"resolutionStrategy", "deletionColumn"})
-        deleted = duplicate.get("deletionColumn")
+    else:
+        deleted = resolution.get("deletionColumn")
         if deleted is not None and not isinstance(deleted, str):
             msg = "the deletion column is not a name"
             raise KeysError(msg, found=type(deleted).__name__)
-        order = _parse_order(duplicate.get("resolutionStrategy"), kinds)
+        cases = {"latestWins": {"columns"}, "customStrategy": set()}
+        found = _object(resolution.get("resolutionStrategy"), "resolutionStrategy", None)
+        kind, strategy = _case(found, "resolution strategy", cases)
+        latest = kind == "latestWins"
+        order = _columns(strategy.get("columns"), kind, kinds) if latest else ()
         keys = replace(keys, deleted=deleted, order_by=order)
-    else:
-        msg = "the primary key has a resolution that is not known"
-        raise KeysError(msg, found=str(kind))
     _check_primary(keys, kinds)
     return keys
 
 
-def _parse_order(value: object, kinds: Mapping[str, str]) -> tuple[str, ...]:
-    strategy = _object(value, "resolutionStrategy", None)
-    if (kind := strategy.get("type")) == "latestWins":
-        latest = _inner(strategy, "latestWins", {"columns"})
-        return _columns(latest.get("columns"), "latestWins", kinds)
-    if kind == "customStrategy":
-        _inner(strategy, "customStrategy", set())
-        return ()
-    msg = "the primary key has a resolution strategy that is not known"
-    raise KeysError(msg, found=str(kind))
-
-
-def _inner(union: Mapping[str, Any], kind: str, known: AbstractSet[str]) -> Mapping[str, Any]:
-    """Give what a union holds: under its own name, or, as other interfaces write it, beside `type`."""
+def _case(
+    union: Mapping[str, Any], what: str, cases: Mapping[str, AbstractSet[str]]
+) -> tuple[str, Mapping[str, Any]]:
+    """Give a union's type and what it holds: under that name, or, as other interfaces write it, beside `type`."""
+    kind = str(union.get("type"))
+    if kind not in cases:
+        msg = f"the primary key has a {what} that is not known"
+        raise KeysError(msg, found=kind)
     inner: object = {name: value for name, value in union.items() if name != "type"}
     if kind in union:
-        inner = _object(union, str(union["type"]), {"type", kind})[kind]
-    return _object(inner, kind, known)
+        inner = _object(union, kind, {"type", kind})[kind]
+    return kind, _object(inner, kind, cases[kind])
 
 
 def _object(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.identifiers import find_named, fold_name, folds_of
+from mirrorlib.identifiers import find_named, fold_name, with_twins
 from mirrorlib.names import find_key
 
 MARKER = "__rowmarker__"  # compared in lower case: Snowflake's publisher writes __ROWMARKER__ (Q3)
@@ -92,17 +92,13 @@ def check_names(names: Sequence[str], *, table: str, file: str) -> None:
         msg, found = f"the file has more than {MOST_COLUMNS:,} columns", f"{len(names):,}"
         step = "See whether it is what was meant to be published; split the table."
         raise SchemaError(msg, table=table, file=file, found=found, next_step=step)
-    seen: dict[str, str] = {}
-    for name in names:
-        folds = folds_of(name)
-        first = next((seen[folded] for folded in folds if folded in seen), None)
+    for name, first in with_twins(names):
         if first == name:
             msg = "two columns have the same name"
             raise SchemaError(msg, table=table, file=file, column=name)
         if first is not None:
             msg = "two columns differ only by case, which Delta cannot hold"
             raise SchemaError(msg, table=table, file=file, column=name, found=f"{first} and {name}")
-        seen |= dict.fromkeys(folds, name)
         msg = _refusal_of(name)
         if msg:
             shown = ascii(name)[1:-1][:80] if msg == _UNCARRIABLE else name
@@ -148,10 +144,8 @@ def small_markers(values: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = values.type
     if pa.types.is_dictionary(kind):
         return small_markers(values.cast(kind.value_type))
-    if str(kind) == "string_view":  # pyarrow 14 has no such type, nor a function that asks for it
-        return small_markers(values.cast(pa.string()))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        text = pc.utf8_trim_whitespace(values)
+    if str(kind) in {"string", "large_string", "string_view"}:  # pyarrow 14 cannot ask for the last
+        text = pc.utf8_trim_whitespace(values.cast(pa.string()))
         return pc.if_else(pc.match_substring_regex(text, r"^[0-9]$"), text, "-1").cast(pa.int8())
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return pc.if_else(pc.is_valid(values), pa.scalar(-1, pa.int8()), pa.scalar(None, pa.int8()))

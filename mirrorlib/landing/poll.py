@@ -115,7 +115,6 @@ def _next(zone: Store, table: str, onward: Onward, partition: str) -> Iterator[S
 def _listed(
     zone: Store, place: str, anchor: Anchor, onward: Onward
 ) -> tuple[StoredFile, ...] | None:
-    """List from the newest applied file on."""
     begin, most = f"{anchor.number:020d}", onward.most
     if most is not None:
         count = most + 1 + _SPARE

@@ -18,8 +18,6 @@ from mirrorlib.landing.types import INTEGERS, MAX_PRECISION, WALL_CLOCK, compara
 def canonical_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Cast what pyarrow read to its mirror type; raises `pa.ArrowInvalid` for a timestamp finer than a microsecond."""
     stored = values.type
-    if stored == kind:
-        return values
     if pa.types.is_time(stored):
         return clock_text(values.cast(pa.time64("us")).cast(pa.int64()).cast(WALL_CLOCK))
     if pa.types.is_dictionary(stored):

@@ -82,7 +82,7 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
 def copy_file(source: Store, path: str, target: Store, name: str) -> bool:
     """Let one store copy a file from one place of its own to another; False where these are two, or it cannot."""
     if isinstance(source, LocalStore) and isinstance(target, LocalStore):
-        return LocalStore(Path("/")).copy(source.uri(path)[1:], target.uri(name)[1:])
+        return target.copy_from(source, path, name)
     here, there = _split(source.url), _split(target.url)
     if here.scheme not in _IN_BUCKETS or not here.netloc or here.netloc != there.netloc:
         return False

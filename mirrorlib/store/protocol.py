@@ -123,7 +123,7 @@ class Store(Protocol):
         self.delete(source)
 
     def copy(self, source: str, target: str) -> bool:
-        """Let the store itself copy a file; False where it cannot. On a disk it is as safe as what Spark writes."""
+        """Let the store itself copy a file; False where it cannot."""
         del source, target
         return False
 

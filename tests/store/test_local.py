@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirrorlib.errors import StoreError
-from mirrorlib.store import LocalStore
+from mirrorlib.store import LocalStore, copy_file
 from mirrorlib.store.local import makes_up_inodes
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_a_file_of_an_odd_year_is_listed(
 
 @pytest.mark.parametrize("path", ["../secret", "a/../../secret", "linked", "linked/below", "far/x"])
 def test_nothing_outside_is_read(tmp_path: Path, path: str) -> None:
-    """By whatever way: a path that goes up, a link to a file or a folder; a link that stays inside is followed."""
+    """By whatever way, nor copied: a path that goes up, a link to a file or a folder; one that stays inside is followed."""
     root = tmp_path / "root"
     (root / "a").mkdir(parents=True)
     (tmp_path / "outside" / "below").mkdir(parents=True)
@@ -92,10 +92,14 @@ def test_nothing_outside_is_read(tmp_path: Path, path: str) -> None:
     (root / "far").symlink_to(tmp_path / "outside")
     (root / "linked").symlink_to(tmp_path / ("outside" if "below" in path else "secret"))
     (root / "near").symlink_to("a")
-    store = LocalStore(root)
+    store, table = LocalStore(root), LocalStore(tmp_path / "table")
+
+    def copied(path: str) -> bool:
+        return copy_file(store, path, table, "copy")
 
     assert b"text" == store.read("near/mine")
-    for read in (store.read, store.open_file):
+    assert copied("near/mine")
+    for read in (store.read, store.open_file, copied):
         with pytest.raises(StoreError, match="is a link that leads out of"):
             read(path)
     with pytest.raises(StoreError, match="is a link that leads out of"):

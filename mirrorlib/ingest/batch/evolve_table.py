@@ -17,7 +17,6 @@ from mirrorlib.delta.columns import Columns, find_column, needs_mapping, to_pair
 from mirrorlib.delta.ddl import (
     add_columns,
     allow_columns,
-    check_column_names,
     create_mirror,
     free_columns,
     replace_columns,
@@ -112,7 +111,6 @@ def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
             if widened:
                 widen_columns(work.spark, work.ref, widened, found)
             if added:
-                check_column_names(work.ref, added)
                 add_columns(work.spark, work.ref, added, found)
     done = replace(growth, added=added, widened=widened, rewritten=rewritten)
     if changes := "; ".join(done.changes(has)):

@@ -25,8 +25,6 @@ def outputs_of(node: Node) -> list[Column]:
     while _SAME_COLUMNS.fullmatch(node.operator) and node.children:
         node = node.children[0]
     listed = _referred(node) if node.operator == "CTERelationRef" else selected(node)
-    if not listed:
-        return []
     found = [_OUTPUT.fullmatch(part) for part in split(listed, ", ")]
     return [(one[1], one[2]) for one in found if one is not None] if all(found) else []
 

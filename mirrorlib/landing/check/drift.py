@@ -51,7 +51,7 @@ class Drift:
         if file.columns is None:
             return
         if file.rows > file.deletes:  # some row is to have all columns
-            keys = (form for key in self.policy.metadata.stated_keys for form in (key, key.strip()))
+            keys = (*self.policy.metadata.stated_keys, *self.policy.metadata.key_columns)
             there = {fold_name(name) for name in (*keys, *(c.name for c in file.columns))}
             for folded, column in partition.columns.items():
                 if folded not in there:

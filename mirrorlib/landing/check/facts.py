@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.identifiers import fold_name, folds_of
+from mirrorlib.identifiers import fold_name, with_twins
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.columns import DELETE, INSERT, check_names, judge_markers, show_marker
 from mirrorlib.landing.delimited.dialect import Dialect
@@ -160,20 +160,18 @@ class Review:
 
     def good_names(self, names: Iterable[str]) -> frozenset[str]:
         """Return the column names that a table can have; say of the others why it cannot."""
-        good: dict[str, str] = {}
-        for name in names:
-            folds = folds_of(name)
-            first = next((good[folded] for folded in folds if folded in good), None)
-            if first is not None:
-                self.tell("columns-collide", f"{first!a} and {name!a}"[:80], column=name)
-                continue
+        good: set[str] = set()
+        for name, first in with_twins(names):
             try:
                 check_names([name], table=self.policy.table, file=self.file.name)
             except SchemaError as exc:
                 self.tell("column-name", exc.reason, column=name[:80])
+                continue
+            if first is None:
+                good.add(name)
             else:
-                good |= dict.fromkeys(folds, name)
-        return frozenset(good.values())
+                self.tell("columns-collide", f"{first!a} and {name!a}"[:80], column=name)
+        return frozenset(good)
 
     def given_names(self, names: Iterable[str]) -> frozenset[str]:
         """Return the good names that its partition folders state and the file, which has these *names*, lacks."""

@@ -107,7 +107,6 @@ def review_dialect(metadata: TableMetadata, table: str, found: Findings) -> Dial
 
 
 def _is_read(metadata: TableMetadata, table: str) -> bool:
-    """Ask the reader whether it takes what is stated."""
     try:
         dialect_of(metadata, table=table)
     except MetadataError:

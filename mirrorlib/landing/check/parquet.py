@@ -72,7 +72,6 @@ def misfit(zone: Store, file: StoredFile, column: pa.Field, kind: pa.DataType) -
 
 
 def _review_columns(review: Review, schema: pa.Schema) -> tuple[pa.Field, ...]:
-    """Give the columns that a table can have; name the others."""
     good = review.good_names(name for name in schema.names if name.lower() != MARKER)
     columns: list[pa.Field] = []
     for field in schema:
@@ -103,7 +102,6 @@ def _is_converted(kind: pa.DataType) -> bool:
 
 
 def _scan(review: Review, columns: tuple[pa.Field, ...], marker: str | None) -> None:
-    """Read the rows as far as they have to be read."""
     policy = review.policy
     keys = {find_key([c.name for c in columns], key) for key in policy.metadata.stated_keys}
     open_keys = [c.name for c in columns if c.name in keys and c.nullable]

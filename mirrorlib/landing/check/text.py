@@ -101,8 +101,7 @@ def _tell_undeclared(review: Review, dialect: Dialect, schema: FileSchema) -> No
     """Name columns that are in the header alone, or in `SchemaDefinition` alone; keys are told with the rows."""
     for name in schema.undeclared if dialect.columns else ():
         review.tell("text-column-undeclared", "it is not declared", column=name)
-    stated = review.policy.metadata.stated_keys
-    keys = (form for key in stated for form in (key, key.strip()))
+    keys = (*review.policy.metadata.stated_keys, *review.policy.metadata.key_columns)
     own = (column.name for column in schema.columns)
     folded = {fold_name(name) for name in (*own, *partition_values(review.file.name), *keys)}
     for column in dialect.columns:

@@ -80,7 +80,6 @@ def check_zone(
 
 
 def _review_zone(zone: Store, folders: Sequence[TableFolder]) -> tuple[Finding, ...]:
-    """Look at what lies beside the table folders."""
     found = Findings(None)
     if not folders:
         found.add("no-tables", "no table folder")
@@ -169,7 +168,6 @@ def _review_name(folder: TableFolder, found: Findings) -> bool:
 def _review_content(
     zone: Store, folder: TableFolder, found: Findings, *, deep: bool, observe: Observer
 ) -> Sequence[StoredFile]:
-    """Review what is in the folder; return its change files."""
     table, levels = folder.name.shown, list(iter_levels(zone, folder.path))
     stated = any(file.name == METADATA_NAME for file in levels[0][1].files)
     data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES) if stated else None

@@ -100,8 +100,6 @@ class TableMetadata:
         Numbered text counts where no format is stated: it is refused then, and not passed over.
         """
         stated = (self.file_extension.lower(),) if self.file_extension else ()
-        if self.file_format == "delimited":
-            return self.extensions
         return (*self.extensions, *stated, *(() if self.file_format else TEXT_EXTENSIONS))
 
     @property

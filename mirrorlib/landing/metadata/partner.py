@@ -29,7 +29,6 @@ class Partner:
     information: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Say it in a line."""
         source = " ".join(word for word in (self.source_type, self.source_version) if word)
         return f"{self.name or 'unknown'}{f', from {source}' if source else ''}"
 

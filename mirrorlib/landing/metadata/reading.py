@@ -152,7 +152,6 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
 
 
 def _whole(data: bytes, table: str) -> _Object:
-    """Read the object, and name what had to be repaired."""
     if not data.strip():
         msg = "it is empty"
         raise metadata_error(msg, table, next_step="Publish it whole; the next run reads it again.")

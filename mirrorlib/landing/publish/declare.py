@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from mirrorlib.errors import MetadataError, SchemaError
-from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.values import DATA_TYPES
 from mirrorlib.landing.metadata.declared import Detection, TableMetadata
@@ -67,15 +66,6 @@ def format_of(metadata: TableMetadata) -> PublishFormat:
     return "csv" if metadata.file_format == "delimited" else "parquet"
 
 
-def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str) -> TableMetadata:
-    """Bring together what is wanted and what is stated already."""
-    made = _new(wanted) if stated is None else _kept(wanted, stated, table=table)
-    if made.upsert_default and not made.key_columns:
-        msg = "rows are to be upserts by default, and the table has no keys"
-        raise MetadataError(msg, table=table, next_step="Declare the table's keys.")
-    return made
-
-
 def metadata_bytes(metadata: TableMetadata) -> bytes:
     """Write `_metadata.json`; what is at its default is left out."""
     value: dict[str, object] = {"keyColumns": list(metadata.key_columns)}
@@ -114,21 +104,9 @@ def partner_bytes(
     return json_bytes({"partnerName": partner, "sourceInfo": info})
 
 
-def _new(wanted: Wanted) -> TableMetadata:
-    csv = wanted.file_format == "csv"
-    return TableMetadata(
-        key_columns=wanted.keys or (),
-        detection=wanted.detection or "sequential",
-        upsert_default=bool(wanted.upsert_default),
-        file_format="delimited" if csv else None,
-        file_extension="csv" if csv else None,
-        format_properties=CSV_PROPERTIES if csv else {},
-        partitioned=bool(wanted.partition_by),
-    )
-
-
-def _kept(wanted: Wanted, stated: TableMetadata, *, table: str) -> TableMetadata:
-    """Keep what is stated; keys may be added to a table that had none."""
+def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str) -> TableMetadata:
+    """Bring together what is wanted and what is stated already: that stays, but keys may be added where none are."""
+    free, stated = wanted.force or stated is None, stated or TableMetadata()
     anew = "or delete the table folder and publish the table anew; force writes it as it is."
     partitioned = None if wanted.partition_by is None else bool(wanted.partition_by)
     choices = (
@@ -138,7 +116,7 @@ def _kept(wanted: Wanted, stated: TableMetadata, *, table: str) -> TableMetadata
         ("partitioned", "partitioning", stated.partitioned, partitioned),
     )
     differing = [choice for choice in choices if choice[-1] not in {None, choice[-2]}]
-    if differing and not wanted.force:
+    if differing and not free:
         _, name, *values = differing[0]
         old, new = (str(value).lower() for value in values)  # of true and false, JSON's words
         msg = f"the table's {name} is {old} already and cannot become {new}"
@@ -148,7 +126,7 @@ def _kept(wanted: Wanted, stated: TableMetadata, *, table: str) -> TableMetadata
         raise MetadataError(msg, table=table, next_step="Publish to a table of your own.")
     keys, wished = stated.key_columns, wanted.keys or stated.key_columns
     if set(map(fold_name, keys)) != set(map(fold_name, wished)):
-        if keys and not wanted.force:
+        if keys and not free:
             found = f"{', '.join(wished)} instead of {', '.join(keys)}"
             step = f"Use the keys that are declared, {anew}"
             msg = "the table's keys cannot change"
@@ -156,5 +134,12 @@ def _kept(wanted: Wanted, stated: TableMetadata, *, table: str) -> TableMetadata
         keys = wished
     changed: dict[str, Any] = {choice[0]: choice[-1] for choice in differing}
     if "file_format" in changed:
-        changed |= pick(_new(wanted), *_FORM)
-    return replace(stated, key_columns=keys, **changed)
+        csv = wanted.file_format == "csv"
+        form = ("delimited", "csv", CSV_PROPERTIES) if csv else (None, None, {})
+        # The columns of delimited text are declared with its first file.
+        changed |= zip(_FORM, (*form, (), ()), strict=True)
+    made = replace(stated, key_columns=keys, **changed)
+    if made.upsert_default and not made.key_columns:
+        msg = "rows are to be upserts by default, and the table has no keys"
+        raise MetadataError(msg, table=table, next_step="Declare the table's keys.")
+    return made

@@ -66,9 +66,4 @@ class Published:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts as JSON-ready values."""
-        return {
-            "table": self.table,
-            "files": [asdict(file) for file in self.files],
-            "rows": self.rows,
-            "notes": list(self.notes),
-        }
+        return {**asdict(self), "rows": self.rows}

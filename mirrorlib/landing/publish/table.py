@@ -185,7 +185,6 @@ class LandingTable:
         return rows
 
     def _refresh(self) -> FolderState:
-        """Look at what the table folder shows."""
         self._state = read_state(self._zone, self._place, self._state)
         return self._state
 
