@@ -84,7 +84,8 @@ def parse_name(text: str) -> TableName:
 def parse_visible(text: str) -> TableName:
     """Read the name of a table whose folder we make: one that can be carried, and that readers do not ignore."""
     name = parse_name(text)
-    refuse_uncarriable(name)
+    if refusal := uncarriable(name):
+        raise refusal
     if any(map(is_ignored, text.split("/"))):
         msg = "readers ignore folders whose name begins with _ or ."
         raise TableNameError(msg, table=text, next_step="Give the table another name.")
@@ -190,17 +191,18 @@ def refuse_unmatched(
             raise LandingZoneError(msg, table=pattern, found=found, next_step="Correct --table.")
 
 
-def refuse_uncarriable(name: TableName) -> None:
-    """Raise `TableNameError` when a name cannot be a folder name of the target and its state."""
+def uncarriable(name: TableName) -> TableNameError | None:
+    """Say why a name cannot be a folder name of the target and its state; None when it can."""
     for part in (name.table,) if name.schema is None else (name.schema, name.table):
-        if reason := _uncarriable(part):
-            raise TableNameError(reason, table=printable(str(name)))
+        if reason := _uncarriable_part(part):
+            return TableNameError(reason, table=printable(str(name)))
     if len(name.segment.encode()) > LONGEST_SEGMENT:
         msg = f"schema and table name together are longer than {LONGEST_SEGMENT} bytes"
-        raise TableNameError(msg, table=str(name))
+        return TableNameError(msg, table=str(name))
+    return None
 
 
-def _uncarriable(part: str) -> str | None:
+def _uncarriable_part(part: str) -> str | None:
     """Say why one part of a name cannot be carried; None when it can."""
     if part in {"", ".", ".."}:
         return f"{part!r} is not a name"

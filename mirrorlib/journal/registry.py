@@ -22,11 +22,11 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
-from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
+from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
-from mirrorlib.names import TableName, refuse_uncarriable
+from mirrorlib.names import TableName, uncarriable
 from mirrorlib.store import Store, contents
 
 FOLDER = "consumers"
@@ -144,10 +144,9 @@ def registries(state: Store, consumer: str | None = None) -> list[Registry]:
 
 def check_name(consumer: str) -> None:
     """Refuse a name that cannot be a folder's, or is too long for people to read."""
-    if consumer.isprintable() and len(consumer) <= _LONGEST_NAME:
-        with contextlib.suppress(TableNameError):
-            refuse_uncarriable(TableName(None, consumer))
-            return
+    shown = consumer.isprintable() and len(consumer) <= _LONGEST_NAME
+    if shown and uncarriable(TableName(None, consumer)) is None:
+        return
     most = _LONGEST_NAME
     msg = f"a consumer's name is printable, without a slash, and has up to {most} characters"
     raise LandingZoneError(msg, found=ascii(consumer)[:80], next_step="Choose another name.")

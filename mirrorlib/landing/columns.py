@@ -99,13 +99,13 @@ def check_names(names: Sequence[str], *, table: str, file: str) -> None:
         if first is not None:
             msg = "two columns differ only by case, which Delta cannot hold"
             raise SchemaError(msg, table=table, file=file, column=name, found=f"{first} and {name}")
-        msg = _refusal_of(name)
+        msg = refusal_of(name)
         if msg:
             shown = ascii(name)[1:-1][:80] if msg == _UNCARRIABLE else name
             raise SchemaError(msg, table=table, file=file, column=shown or None, next_step=step)
 
 
-def _refusal_of(name: str) -> str:
+def refusal_of(name: str) -> str:
     """Say why a column's name cannot be carried; "" when it can."""
     # A control character, or half of a character, which JSON can write.
     if len(name) > _LONGEST_NAME or any(

@@ -22,8 +22,8 @@ from mirrorlib.names import (
     find_conflicts,
     is_ignored,
     partition_of,
-    refuse_uncarriable,
     sequence_number,
+    uncarriable,
 )
 from mirrorlib.store import Store, StoredFile, contents
 
@@ -118,11 +118,7 @@ def _in_schema(zone: Store, folder: str) -> list[TableFolder]:
 
 
 def _folder(name: TableName) -> TableFolder:
-    try:
-        refuse_uncarriable(name)
-    except TableNameError as exc:
-        return TableFolder(name=name, path=name.folder, refusal=exc)
-    return TableFolder(name=name, path=name.folder)
+    return TableFolder(name=name, path=name.folder, refusal=uncarriable(name))
 
 
 def shows_tables(zone: Store) -> bool:

@@ -15,10 +15,10 @@ from mirrorlib.names import (
     matches,
     parse_name,
     printable,
-    refuse_uncarriable,
     refuse_unmatched,
     sequence_name,
     sequence_number,
+    uncarriable,
 )
 
 ORDERS = TableName("dbo", "orders")
@@ -188,8 +188,8 @@ def test_a_pattern_is_also_a_literal_name() -> None:
 @pytest.mark.parametrize("part", HOSTILE)
 def test_hostile_names_are_carried(part: str) -> None:
     """Real Delta carries them all, so none is refused."""
-    refuse_uncarriable(TableName("dbo", part))
-    refuse_uncarriable(TableName(part, "t"))
+    assert uncarriable(TableName("dbo", part)) is None
+    assert uncarriable(TableName(part, "t")) is None
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,12 @@ def test_hostile_names_are_carried(part: str) -> None:
 def test_names_that_cannot_be_carried_are_refused_by_name(part: str, reason: str) -> None:
     """The refusal names the table, printably, as schema and as table part."""
     for name in (TableName("dbo", part), TableName(part, "orders")):
-        with pytest.raises(TableNameError, match=reason) as caught:
-            refuse_uncarriable(name)
+        refusal = uncarriable(name)
 
-        assert printable(str(name)) == caught.value.table
-        assert str(caught.value).isprintable()
+        assert refusal is not None
+        assert reason in refusal.reason
+        assert printable(str(name)) == refusal.table
+        assert str(refusal).isprintable()
 
 
 def test_tables_that_differ_only_by_case_are_both_refused() -> None:

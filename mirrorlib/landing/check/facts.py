@@ -14,10 +14,9 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import fold_name, with_twins
 from mirrorlib.landing.check.report import Findings
-from mirrorlib.landing.columns import DELETE, INSERT, check_names, judge_markers, show_marker
+from mirrorlib.landing.columns import DELETE, INSERT, judge_markers, refusal_of, show_marker
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.names import extension_of, find_key, partition_values
@@ -162,15 +161,12 @@ class Review:
         """Return the column names that a table can have; say of the others why it cannot."""
         good: set[str] = set()
         for name, first in with_twins(names):
-            try:
-                check_names([name], table=self.policy.table, file=self.file.name)
-            except SchemaError as exc:
-                self.tell("column-name", exc.reason, column=name[:80])
-                continue
-            if first is None:
-                good.add(name)
-            else:
+            if reason := refusal_of(name):
+                self.tell("column-name", reason, column=name[:80])
+            elif first is not None:
                 self.tell("columns-collide", f"{first!a} and {name!a}"[:80], column=name)
+            else:
+                good.add(name)
         return frozenset(good)
 
     def given_names(self, names: Iterable[str]) -> frozenset[str]:

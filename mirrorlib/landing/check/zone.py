@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from mirrorlib.errors import StoreError, TableNameError
+from mirrorlib.errors import StoreError
 from mirrorlib.events import Event, Observer, unobserved
 from mirrorlib.landing.check.drift import Drift
 from mirrorlib.landing.check.facts import Policy, Review, UnreadableError
@@ -25,7 +25,7 @@ from mirrorlib.landing.listing import TableFolder, list_tables
 from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME
 from mirrorlib.landing.metadata.lenient import NotJsonError, read_lenient
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
-from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_uncarriable, refuse_unmatched
+from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_unmatched, uncarriable
 from mirrorlib.store import PathOrUrl, Store, StoredFile, contents, open_store
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
@@ -155,10 +155,8 @@ def _review_name(folder: TableFolder, found: Findings) -> bool:
     if folder.unlisted and folder.refusal is not None:
         found.add("not-checked", folder.refusal.reason)
         return False
-    try:
-        refuse_uncarriable(folder.name)
-    except TableNameError as exc:
-        found.add("table-name", exc.reason)
+    if refusal := uncarriable(folder.name):
+        found.add("table-name", refusal.reason)
         return False
     if folder.refusal is not None:
         found.add("tables-collide", folder.refusal.reason)
