@@ -13,7 +13,9 @@ import warnings
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, types
 
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
@@ -21,10 +23,6 @@ from mirrorlib.keys.allowed import check_again
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
 
 PARTITIONS = "includeInPartitioning"
 # A text, which is kept, or a comment, which Foundry's own documentation writes into its examples.
@@ -42,7 +40,7 @@ _SIMPLE = _PRIMARY | {"BINARY", "DOUBLE", "FLOAT"}  # Spark's `typeName`, in cap
 class FoundrySchema:
     """What a Foundry schema document says: the columns, and the keys among them."""
 
-    schema: StructType
+    schema: types.StructType
     keys: Keys
 
     def declare(self, df: DataFrame) -> DataFrame:
@@ -95,28 +93,26 @@ def _primary_key(keys: Keys, fields: Sequence[Mapping[str, Any]]) -> dict[str, A
     return {"columns": list(keys.primary), "resolution": resolution}
 
 
-def _fields(schema: StructType, path: str = "") -> list[dict[str, Any]]:
+def _fields(schema: types.StructType, path: str = "") -> list[dict[str, Any]]:
     return [
         {**_written(f.dataType, f"{path}{f.name}", nullable=f.nullable), "name": f.name}
         for f in schema.fields
     ]
 
 
-def _written(kind: DataType, path: str, *, nullable: bool | None) -> dict[str, Any]:
-    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
-
+def _written(kind: types.DataType, path: str, *, nullable: bool | None) -> dict[str, Any]:
     field: dict[str, Any] = dict.fromkeys(_PARTS)
     field |= {"type": kind.typeName().upper(), "nullable": nullable, "customMetadata": {}}
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, types.DecimalType):
         field |= {"precision": kind.precision, "scale": kind.scale}
-    elif isinstance(kind, ArrayType):
+    elif isinstance(kind, types.ArrayType):
         element = _written(kind.elementType, f"{path}.element", nullable=kind.containsNull)
         field["arraySubtype"] = element
-    elif isinstance(kind, MapType):
+    elif isinstance(kind, types.MapType):
         value = _written(kind.valueType, f"{path}.value", nullable=kind.valueContainsNull)
         key = _written(kind.keyType, f"{path}.key", nullable=False)
         field |= {"mapKeyType": key, "mapValueType": value}
-    elif isinstance(kind, StructType):
+    elif isinstance(kind, types.StructType):
         field["subSchemas"] = _fields(kind, f"{path}.")
     elif field["type"] not in _SIMPLE:
         msg = "a column's type has no counterpart in a Foundry schema"
@@ -175,13 +171,11 @@ def _parsed(document: str | bytes | Mapping[str, Any]) -> object:
         raise KeysError(msg) from exc
 
 
-def _read_fields(fields: object, missing: str, path: str | None = None) -> StructType:
+def _read_fields(fields: object, missing: str, path: str | None = None) -> types.StructType:
     """Read the columns of a document or a struct; *missing* is said where there is no list of them."""
-    from pyspark.sql.types import StructField, StructType
-
     if not isinstance(fields, list):
         raise KeysError(missing, column=path)
-    columns = StructType()
+    columns = types.StructType()
     for place, value in enumerate(fields):
         field = _read_field(value, f"field {place}")
         name = field.get("name")
@@ -191,7 +185,7 @@ def _read_fields(fields: object, missing: str, path: str | None = None) -> Struc
         if name in columns.names:
             msg = "the schema document has two fields of one name"
             raise KeysError(msg, column=name)
-        columns = columns.add(StructField(name, _type(field, name), _nullable(field)))
+        columns = columns.add(types.StructField(name, _type(field, name), _nullable(field)))
     return columns
 
 
@@ -210,12 +204,10 @@ def _nullable(field: Mapping[str, Any]) -> bool:
     return field.get("nullable") is not False
 
 
-def _type(field: Mapping[str, Any], path: str) -> DataType:
-    from pyspark.sql import types
-
+def _type(field: Mapping[str, Any], path: str) -> types.DataType:
     type_name = str(field.get("type"))
     if type_name in _SIMPLE:
-        kind: DataType = getattr(types, f"{type_name.title()}Type")()
+        kind: types.DataType = getattr(types, f"{type_name.title()}Type")()
         return kind
     if type_name == "DECIMAL":
         precision, scale = field.get("precision"), field.get("scale")

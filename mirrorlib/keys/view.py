@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import quote
@@ -20,9 +22,6 @@ from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import as_names
 from mirrorlib.nested import is_free_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _WITHOUT_ORDER = frozenset({"geography", "geometry", "interval", "map", "variant"})
 _RANK = "_mirror_rank"
@@ -79,9 +78,6 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
 
 def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:
     """Keep the newest row of each key, tombstones too."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     if _RANK in df.columns:
         msg = "a column has a name that is needed while rows are resolved"
         raise KeysError(msg, column=_RANK, next_step="Rename it.")
@@ -101,8 +97,6 @@ def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:
 
 def live_rows(df: DataFrame, keys: Keys) -> DataFrame:
     """Leave out the rows that say that their record is deleted; NULL does not say so."""
-    from pyspark.sql import functions as f
-
     if keys.deleted is None:
         return df
     return df.where(~f.coalesce(f.col(quote(keys.deleted)), f.lit(False)))  # noqa: FBT003  # a literal

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
+from pyspark.sql import Column
+from pyspark.sql import functions as f
 
 # By default Spark leaves out fields that are NULL, and cuts moments to milliseconds.
 JSON_OPTIONS = {
@@ -18,7 +16,5 @@ JSON_OPTIONS = {
 
 def decimal_text(value: Column, scale: int) -> Column:
     """Write a decimal with all its digits behind the point: a cast may write 1E-7."""
-    from pyspark.sql import functions as f
-
     digits = "0." + "0" * scale if scale else "0"
     return f.call_function("format_number", value, f.lit(digits))
