@@ -1,13 +1,14 @@
 """Write what one commit needs to a private place first, so that MERGE may read it as often as it likes.
 
-In: a frame, or rows in memory. Out: `Staged`. What the footers of the written files tell (rows, ops, NULL keys, the
-range of the first key) costs no job.
+In: a frame, or rows in memory, and a `Stage` for files. Out: `Staged`. What the footers of the written files tell
+(rows, ops, NULL keys, the range of the first key) costs no job.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 
 from mirrorlib.commit.staged import ADD, OP, Staged
 from mirrorlib.delta.sessions import file_reader
+from mirrorlib.journal.entries import new_attempt
 from mirrorlib.store import Store, contents
 
 if TYPE_CHECKING:
@@ -24,21 +26,36 @@ if TYPE_CHECKING:
 _RANGED = frozenset({"tinyint", "smallint", "int", "bigint"})  # Parquet, Arrow and Spark agree
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Where one attempt stages: a folder that nobody else knows."""
+
+    spark: SparkSession
+    state: Store
+    folder: str
+
+
+@contextlib.contextmanager
+def staging(spark: SparkSession, state: Store, place: str) -> Iterator[Stage]:
+    """Lend a stage in a place of the state folder, and remove what was staged."""
+    stage = Stage(spark=spark, state=state, folder=f"{place}/{new_attempt()}")
+    try:
+        yield stage
+    finally:
+        state.delete_folder(stage.folder)
+
+
 def stage_frame(
-    spark: SparkSession,
-    store: Store,
-    path: str,
-    frame: DataFrame,
-    keys: Sequence[str],
-    ops: Iterable[int],
+    stage: Stage, name: str, frame: DataFrame, keys: Sequence[str], ops: Iterable[int]
 ) -> Staged:
-    """Compute a frame and write it to a folder that nobody else knows.
+    """Compute a frame and stage it under a name.
 
     It has the table's columns, and `OP` with one of *ops*, unless all rows are to be inserted. Rows will be matched
     by *keys*.
     """
     from pyspark.sql import types as t
 
+    store, path = stage.state, f"{stage.folder}/{name}"
     frame.write.parquet(store.uri(path))
     files = [file for file in contents(store, path).files if file.name.endswith(".parquet")]
     footers = []
@@ -52,7 +69,7 @@ def stage_frame(
     kinds = {field.name: field.dataType.simpleString() for field in fields}
     bare = t.StructType([t.StructField(field.name, field.dataType) for field in fields])
     return Staged(
-        frame=file_reader(spark, bare).parquet(store.uri(path)),
+        frame=file_reader(stage.spark, bare).parquet(store.uri(path)),
         ops=frozenset(op for op in ops if rows and (ends is None or ends[0] <= op <= ends[1])),
         rows=rows,
         bytes=sum(file.size for file in files),

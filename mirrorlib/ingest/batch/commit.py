@@ -16,6 +16,7 @@ from mirrorlib.commit.mark import mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
+from mirrorlib.commit.stage import Stage
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, Staged
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.ddl import create_mirror
@@ -37,7 +38,6 @@ from mirrorlib.ingest.batch.outcome import (
     standing_cause,
 )
 from mirrorlib.ingest.batch.snapshot import stage_difference, stage_snapshot
-from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.report import Kind
 from mirrorlib.ingest.rows.marks import MARKER_NAMES

@@ -17,14 +17,14 @@ from operator import add, and_, or_
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.difference import difference
-from mirrorlib.commit.stage import stage_frame
+from mirrorlib.commit.stage import Stage, stage_frame
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged, count_doubles
 from mirrorlib.delta.columns import Columns, find_column
 from mirrorlib.delta.table import TableRef, read_table
 from mirrorlib.errors import ForeignWriteError, SnapshotError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is, stage_nothing
+from mirrorlib.ingest.batch.spark_reader import read_frame, reads_as_it_is, stage_nothing
 from mirrorlib.ingest.batch.stage import read_whole, stage_inserts
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
+_OPS = (ADD, CHANGE, DROP)
 _HERE, _WAS = "_mirror_here", "_mirror_was"
 _BITS = 62  # of a long
 
@@ -55,13 +56,12 @@ def stage_snapshot(attempt: Attempt, stage: Stage, prepared: Prepared, *, replac
         _check_doubles(stage, source, newest)
     if not replaces:
         changes = _compare(work, newest, rows, newest.growth.columns, keys)
-        staged = _stage_changes(stage, changes, keys)
+        staged = stage_frame(stage, "differences", changes, keys, _OPS)
     check_identities(source, prepared.landed)
     if replaces:
         return stage_inserts(rows, newest.rows, counts={"inserts": newest.rows})
     counts, null_keys, _ = _count(work, stage, source, newest, staged.frame)
-    ops = zip((ADD, CHANGE, DROP), counts.values(), strict=True)
-    kept = frozenset(op for op, count in ops if count)
+    kept = frozenset(op for op, count in zip(_OPS, counts.values(), strict=True) if count)
     return replace(staged, ops=kept, null_keys=null_keys, counts=counts)
 
 
@@ -90,12 +90,7 @@ def stage_difference(
 ) -> tuple[Staged, tuple[str, ...]]:
     """Stage what makes a table's rows others, of the same columns; comes with the columns by which they are found."""
     changes, by = _differ(stage, ref, rows, keys)
-    return _stage_changes(stage, changes, by), by
-
-
-def _stage_changes(stage: Stage, changes: DataFrame, by: Sequence[str]) -> Staged:
-    path, ops = f"{stage.folder}/differences", (DROP, CHANGE, ADD)
-    return stage_frame(stage.spark, stage.state, path, changes, by, ops)
+    return stage_frame(stage, "differences", changes, by, _OPS), by
 
 
 def tell_difference(work: Work, prepared: Prepared) -> str:
@@ -107,7 +102,7 @@ def tell_difference(work: Work, prepared: Prepared) -> str:
         return ""
     changes, _ = _differ(stage, work.ref, rows, whole.keys(work.source.policies))
     count = {op: rows for op, rows in changes.groupBy(OP).count().collect()}  # noqa: C416
-    added, changed, deleted = (count.get(op, 0) for op in (ADD, CHANGE, DROP))
+    added, changed, deleted = (count.get(op, 0) for op in _OPS)
     return f"inserts {added:,}, updates {changed:,} and deletes {deleted:,} rows: the others are as they have to be"
 
 
@@ -205,7 +200,7 @@ def _count(
     has_null = reduce(or_, (f.col(quote(key)).isNull() for key in keys), f.lit(not keys))
     counted = changes.groupBy(OP).agg(f.count(f.lit(1)), f.max(has_null)).collect()
     count = {op: some for op, some, _ in counted}
-    added, changed, deleted = (count.get(op, 0) for op in (ADD, CHANGE, DROP))
+    added, changed, deleted = (count.get(op, 0) for op in _OPS)
     lost = deleted
     if not keys:
         deleted, lost = before + added - rows, max(before - rows, 0)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mirrorlib.commit.stage import Stage
 from mirrorlib.commit.staged import SET
 from mirrorlib.delta.columns import Column, Columns, find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
@@ -27,7 +28,6 @@ from mirrorlib.ingest.rows.read import Landed, can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
 from mirrorlib.landing.columns import INSERT, UPSERT, FileSchema
 from mirrorlib.landing.types import comparable, is_binary_float, mirror_type
-from mirrorlib.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -37,15 +37,6 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.work import Work
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """Where one attempt stages: a folder that nobody else knows."""
-
-    spark: SparkSession
-    state: Store
-    folder: str
 
 
 def stage_nothing(work: Work) -> Stage:

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.commit.stage import stage_frame, staged_table
+from mirrorlib.commit.stage import Stage, stage_frame, staged_table
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged, count_doubles
 from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.sessions import ARROW_FRAMES, file_reader, spark_generation
 from mirrorlib.ingest.batch.fold import fold_frame, fold_partially, fold_rows
 from mirrorlib.ingest.batch.open_batch import Prepared, rows_of
-from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is
+from mirrorlib.ingest.batch.spark_reader import read_frame, reads_as_it_is
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import join_spans
 from mirrorlib.ingest.rows.partial import check_lists
@@ -114,7 +114,7 @@ def _stage_large(stage: Stage, source: Source, prepared: Prepared, *, replaces: 
         ops, folded = {ADD}, _only_new(folded)
     elif prepared.counts[DELETE] == prepared.rows:
         ops = {DROP}
-    staged = stage_frame(stage.spark, stage.state, f"{stage.folder}/folded", folded, keys, ops)
+    staged = stage_frame(stage, "folded", folded, keys, ops)
     check_identities(source, prepared.landed)
     return replace(
         staged,

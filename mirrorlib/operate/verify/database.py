@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirrorlib.commit.stage import Stage
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import find_name
-from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 from mirrorlib.operate.verify.compare import as_found

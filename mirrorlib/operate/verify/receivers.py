@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.last_commit import read_last_commit
+from mirrorlib.commit.stage import Stage
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delivery.sinks.files.manifest import ManifestEntry, Receiver
 from mirrorlib.delivery.sinks.open import open_place
@@ -24,7 +25,6 @@ from mirrorlib.errors import FileChangedError, LandingZoneError
 from mirrorlib.events import pick
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE
 from mirrorlib.identifiers import find_name, quote
-from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.options import Options

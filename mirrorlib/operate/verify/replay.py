@@ -11,13 +11,14 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
+from mirrorlib.commit.stage import Stage
 from mirrorlib.commit.staged import SET
 from mirrorlib.delta.columns import Columns
 from mirrorlib.errors import FileChangedError, JournalError
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.batch.evolve import Growth
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.spark_reader import Stage, read_frame
+from mirrorlib.ingest.batch.spark_reader import read_frame
 from mirrorlib.ingest.files.cleanup import PLACES
 from mirrorlib.ingest.files.continued_life import applied_entries
 from mirrorlib.ingest.files.source import Source

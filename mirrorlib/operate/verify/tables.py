@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.stage import Stage, staging
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import find_column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import refer
 from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError
 from mirrorlib.feed.read import read_rows
-from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Entry, new_attempt, now
+from mirrorlib.journal.entries import Entry, now
 from mirrorlib.journal.plan_log import Values
 from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
@@ -124,12 +124,9 @@ class _Look:
             )
             opened = open_files(self.zone, self.name, entries[ends.index(known["batch"]) + 1 :])
         told = replace(told, files=len(opened), reasons=tuple(reasons))
-        stage = Stage(spark=self.spark, state=self.state, folder=f"verified/{new_attempt()}")
-        try:
+        with staging(self.spark, self.state, "verified") as stage:
             sides, left = self._sides(stage, opened, entries[-1], version, told.since)
             told = told.compared(sides, left, show_values=self.show_values)
-        finally:
-            self.state.delete_folder(stage.folder)
         if told.state == "equal" and self.sample == 1:
             kept.write_status(path, {**right, "how": "verified"})
         return told

@@ -22,7 +22,7 @@ from mirrorlib.commit.difference import NET
 from mirrorlib.commit.last_commit import LastCommit
 from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.commit.merge import commit_staged
-from mirrorlib.commit.stage import stage_frame
+from mirrorlib.commit.stage import Stage, stage_frame
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, WRONG, Staged
 from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
 from mirrorlib.delta.columns import sized_column
@@ -176,8 +176,9 @@ class WindowWork(Delivery):
         self, frame: DataFrame, name: str, keys: Sequence[str], ops: Iterable[int]
     ) -> Staged:
         """Stage a frame with `OP`, one of *ops*, under a name of this delivery's own; *keys* will match its rows."""
-        path = f"{self.folder}/{name}-{new_attempt()}"  # each try has its own
-        return stage_frame(self.spark, self.scratch, path, frame, keys, ops)
+        stage = Stage(spark=self.spark, state=self.scratch, folder=self.folder)
+        # Each try has its own.
+        return stage_frame(stage, f"{name}-{new_attempt()}", frame, keys, ops)
 
     def merge_counts(
         self,
