@@ -24,13 +24,14 @@ from typing import Any
 
 from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
 from mirrorlib.journal.entries import now
+from mirrorlib.journal.leases import Lease
 from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import TableName, refuse_uncarriable
 from mirrorlib.store import Store, contents
 
 FOLDER = "consumers"
-LEASE = "lease"
+_LEASE = "lease"
 _LONGEST_NAME = 60
 _FORGOTTEN = "forgotten.json"
 
@@ -107,7 +108,7 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         self.state.delete_folder(f"{self.folder}/streams")
         self.forget_scratch()
         for name in contents(self.state, self.folder).folders:
-            if name != LEASE:
+            if name != _LEASE:
                 self.state.delete_folder(f"{self.folder}/{name}")
         self.forget_status()
 
@@ -120,9 +121,14 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         """Remove what killed runners left there; who holds the stream may."""
         self.state.delete_folder(self.scratch)
 
+    def lease(self) -> Lease:
+        """Return what keeps other runners off the stream, once it is held."""
+        does = "delivers the table to this consumer"
+        return Lease(self.state, f"{self.folder}/{_LEASE}", self.table, does)
+
     def forget_lease(self) -> None:
         """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""
-        self.state.delete_folder(f"{self.folder}/{LEASE}")
+        self.state.delete_folder(f"{self.folder}/{_LEASE}")
 
     def folder_of(self, of: Stream) -> str:
         """Name the folder of a stream's windows."""

@@ -67,8 +67,7 @@ def carry_out(
         ended = commit_plan(committer, f"batch {plan.batch}", work.table)
         # A batch that replaced the columns may have ended with the feed off; none after it looks.
         found = None if plan.before else find_table(work.spark, work.ref)
-        if found is not None:
-            resume_feed(work.spark, work.ref, found)
+        resume_feed(work.spark, work.ref, found)
         done = outcome_of(attempt, ended, committer.prepared, found)
         with attempt.step("done", counted=True):
             counted = work.journal.write_done(work.life, plan.batch, done)
@@ -150,8 +149,7 @@ def _take_up(attempt: Attempt) -> Prepared:
     """Open a plan that some runner may have left in the middle of a rewrite, with the table's feed off."""
     work, plan = attempt.work, attempt.plan
     found = find_table(work.spark, work.ref) if plan.before else None
-    if found is not None:
-        resume_feed(work.spark, work.ref, found)
+    resume_feed(work.spark, work.ref, found)
     return prepare_again(attempt, found)
 
 

@@ -16,7 +16,6 @@ from mirrorlib.delta.columns import Columns, spelled_keys
 from mirrorlib.delta.table import Found
 from mirrorlib.errors import (
     ChangeFileError,
-    FileChangedError,
     MarkerError,
     MirrorError,
     SchemaError,
@@ -132,15 +131,8 @@ def prepare_again(attempt: Attempt, found: Found | None) -> Prepared:
 
     Raises `ChangeFileError`: a file is not what was planned, so the plan has to be voided.
     """
-    work, plan, source = attempt.work, attempt.plan, attempt.source
-    files: list[StoredFile] = []
-    for planned in plan.files:
-        file = source.find(planned)
-        if file is None:
-            msg = f"the change file was replaced or removed after batch {plan.batch} was planned"
-            step = "Leave it in place; the next run reads it as it is then."
-            raise FileChangedError(msg, table=work.table, file=planned.name, next_step=step)
-        files.append(file)
+    plan, source = attempt.plan, attempt.source
+    files = [source.find(planned, plan.batch) for planned in plan.files]
     prepared = prepare_files(source, files, found.columns if found else ())
     if prepared.fault is not None:
         raise prepared.fault
