@@ -270,16 +270,14 @@ def test_large_files_are_read_in_pieces(
     large = landed(orders, path, decode=False)
     column = large.schema.column("a")
 
-    pieces = list(open_batches(source(orders), large))
+    pieces = list(open_batches(large))
 
     assert large.rows is None
     assert [3, 3, 2] == [len(one) for one, _ in pieces] or len(pieces) > 1
     assert [row["a"] for row in rows] == [v for one, _ in pieces for v in one["a"].to_pylist()]
     assert [0, 4] * 4 == [marker for _, markers in pieces for marker in markers.to_pylist()]
     assert column is not None
-    values = [
-        v for piece in column_values(source(orders), large, column) for v in piece.to_pylist()
-    ]
+    values = [v for piece in column_values(large, column) for v in piece.to_pylist()]
     assert list(range(8)) == values
 
 
@@ -353,7 +351,7 @@ def test_the_row_of_a_misfit_is_counted_over_pieces(
         column = found.schema.column("t")
         assert column is not None
         with pytest.raises(SchemaError) as caught:
-            list(column_values(source(orders), found, column))
+            list(column_values(found, column))
         assert (7, "t") == (caught.value.row, caught.value.column)
 
 
@@ -373,9 +371,9 @@ def test_days_of_an_old_calendar_are_left_to_spark(orders: TableWriter, decode: 
     column = left.schema.column("d")
     assert column is not None
     with pytest.raises(SchemaError, match="CORRECTED") as caught:
-        list(column_values(source(orders), left, column))
+        list(column_values(left, column))
     assert (1, "d") == (caught.value.row, caught.value.column)
-    assert 2 == sum(map(len, column_values(source(orders), kept, column)))
+    assert 2 == sum(map(len, column_values(kept, column)))
 
 
 def test_markers_of_zero_rows_are_no_markers(orders: TableWriter) -> None:

@@ -24,7 +24,6 @@ from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.spark_reader import read_frame, stage_nothing
 from mirrorlib.ingest.batch.stage import is_plain
-from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identities
 from mirrorlib.ingest.work import Attempt
@@ -62,9 +61,8 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
                 if not copy_file(work.source.zone, landed.file.path, table, copy):
                     return False
             _decode(attempt, prepared)
-            check_identities(work.source, prepared.landed)
-            keys = prepared.keys(plan.policies)
-            files = [_added(table, landed, copy, keys) for landed, copy in pairs]
+            check_identities(prepared.landed)
+            files = [_added(table, landed, copy, prepared.keys) for landed, copy in pairs]
         with attempt.step("commit", counted=True):
             counts = True  # as far as anybody knows, until the store has answered
             counts = commit_files(
@@ -86,7 +84,7 @@ def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
     # Nobody has looked who else has written; or a claim is needed, which only what Spark reads is bound to.
     if work.options.allow_foreign_writes or not carries_marks(work.spark):
         return None
-    if not all(_fits(work.source, one, prepared.growth.columns) for one in prepared.landed):
+    if not all(_fits(one, prepared.growth.columns) for one in prepared.landed):
         return None
     version, ended = find_outcome(attempt)
     found = find_table(work.spark, work.ref)
@@ -102,7 +100,7 @@ def _decode(attempt: Attempt, prepared: Prepared) -> None:
     """Let Spark decode all values: what a page does not give is found before the file counts."""
     from pyspark.sql import functions as f
 
-    rows = read_frame(stage_nothing(attempt.work), attempt.source, prepared, ordered=False)
+    rows = read_frame(stage_nothing(attempt.work), prepared, ordered=False)
     rows.agg(*(f.count(quote(name)) for name in rows.columns)).collect()
 
 
@@ -113,10 +111,10 @@ def _are_inserts(attempt: Attempt, prepared: Prepared) -> bool:
         return False
     if any(one.schema.marker is not None or one.rows is not None for one in prepared.landed):
         return False
-    return is_plain(attempt.source, prepared)
+    return is_plain(prepared)
 
 
-def _fits(source: Source, landed: Landed, columns: Columns) -> bool:
+def _fits(landed: Landed, columns: Columns) -> bool:
     """Say whether a file's columns are the table's, in the table's types, and Spark reads it as it is."""
     types = {column.name: column.type for column in columns}
     return (
@@ -128,7 +126,7 @@ def _fits(source: Source, landed: Landed, columns: Columns) -> bool:
             and _stored(column.stored) == types.get(column.name)
             for column in landed.schema.columns
         )
-        and can_spark_read(source, landed)
+        and can_spark_read(landed)
     )
 
 

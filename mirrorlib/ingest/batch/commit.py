@@ -203,19 +203,18 @@ def _stage(
 
     Comes with the columns by which the rows are found, and the commit's road.
     """
-    work, source, replaces = attempt.work, attempt.source, not attempt.plan.before
-    if source.policies.snapshots:
-        staged = stage_snapshot(attempt, stage, prepared, replaces=replaces)
+    work, plan, replaces = attempt.work, attempt.plan, not attempt.plan.before
+    if plan.policies.snapshots:
+        staged = stage_snapshot(work, stage, prepared, replaces=replaces)
     else:
-        staged = stage_batch(stage, source, prepared, replaces=replaces)
-    keys = prepared.keys(source.policies)
-    by = keys or tuple(column.name for column in prepared.growth.columns)
+        staged = stage_batch(stage, prepared, replaces=replaces)
+    by = prepared.keys or tuple(column.name for column in prepared.growth.columns)
     if not replaces:
         return staged, by, _kind(staged.ops)
     if replaces_columns or work.life.why != REBUILD:
         return staged, by, "overwrite"
-    staged, by = stage_difference(stage, work.ref, staged.frame, keys)
-    check_identities(source, prepared.landed)
+    staged, by = stage_difference(stage, work.ref, staged.frame, prepared.keys)
+    check_identities(prepared.landed)
     return staged, by, "difference"
 
 

@@ -29,7 +29,6 @@ from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, Landed, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.ingest.work import Attempt
-from mirrorlib.journal.entries import Policies
 from mirrorlib.store import StoredFile
 
 FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
@@ -39,6 +38,7 @@ FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
 class Prepared:
     """A batch that can be planned: sound files in order, the columns that they need, what is wrong with the next."""
 
+    source: Source  # where its files lie, and by which policies they were opened
     landed: tuple[Landed, ...]
     growth: Growth
     fault: MirrorError | None
@@ -58,9 +58,10 @@ class Prepared:
         """Return the last file alone: of snapshots it is what the table will be."""
         return replace(self, landed=self.landed[-1:])
 
-    def keys(self, policies: Policies) -> tuple[str, ...]:
+    @property
+    def keys(self) -> tuple[str, ...]:
         """Name the key columns as the table spells them."""
-        return spelled_keys(self.growth.columns, policies.keys)
+        return spelled_keys(self.growth.columns, self.source.policies.keys)
 
     @property
     def counts(self) -> dict[int, int]:
@@ -99,7 +100,6 @@ def prepare_files(
                 decode_all(source, file)
             opened = read_landed(source, file, decode=small, room=SMALL_DECODED - decoded)
             newcomer = Newcomer(
-                source=source,
                 landed=opened,
                 before=before,
                 earlier=landed,
@@ -123,7 +123,7 @@ def prepare_files(
             small = False
             landed = [replace(one, rows=None, markers=None) for one in landed]
     growth = growth_of(before, columns, source.policies.readers)
-    return Prepared(landed=tuple(landed), growth=growth, fault=fault)
+    return Prepared(source=source, landed=tuple(landed), growth=growth, fault=fault)
 
 
 def prepare_again(attempt: Attempt, found: Found | None) -> Prepared:
@@ -139,10 +139,10 @@ def prepare_again(attempt: Attempt, found: Found | None) -> Prepared:
     return prepared
 
 
-def rows_of(source: Source, prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArray]:
+def rows_of(prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArray]:
     """Return a small batch's rows in the table's types, in (file, row) order, and their markers."""
     schema = pa.schema([pa.field(column.name, column.type) for column in prepared.growth.columns])
-    tables = [fitted_rows(source, landed, prepared.growth.columns) for landed in prepared.landed]
+    tables = [fitted_rows(landed, prepared.growth.columns) for landed in prepared.landed]
     markers = [
         chunk
         for landed in prepared.landed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from mirrorlib.commit.stage import Stage
 from mirrorlib.commit.staged import SET
@@ -33,8 +33,6 @@ from mirrorlib.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-Opened: TypeAlias = tuple[Source, Landed]
 
 
 def list_batches(journal: Journal, until: int) -> list[Entry]:
@@ -61,7 +59,7 @@ def list_batches(journal: Journal, until: int) -> list[Entry]:
     return found
 
 
-def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[Opened]:
+def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[Landed]:
     """Open the files of batches where they were, or where applied files are moved to.
 
     Raises:
@@ -84,7 +82,7 @@ def list_places(zone: Store, name: TableName) -> Iterator[str]:
 
 def open_planned(
     zone: Store, name: TableName, plan: Plan, planned: PlannedFile, places: Iterable[str]
-) -> Opened:
+) -> Landed:
     """Open a file of a plan in the first place that has it; `FileChangedError` where none has."""
     source = Source(zone=zone, table=name.shown, folder=name.folder, policies=plan.policies)
     msg = "the change file is gone"
@@ -94,13 +92,13 @@ def open_planned(
         msg = "the change file is not what was applied"
         landed = read_landed(source, replace(one, below=planned.name), decode=False)
         if landed.fingerprint == planned.fingerprint:
-            return source, landed
+            return landed
     step = "Bring it back, or verify only what comes from now on: --mark"
     raise FileChangedError(msg, table=source.table, file=planned.name, next_step=step)
 
 
 def read_files(
-    stage: Stage, opened: Sequence[Opened], columns: Columns, start: DataFrame | None
+    stage: Stage, opened: Sequence[Landed], columns: Columns, start: DataFrame | None
 ) -> tuple[DataFrame | None, DataFrame | None, int]:
     """Read all rows in a table's *columns*: those of *start* and of the plain inserts that it began with, and the rest.
 
@@ -109,7 +107,7 @@ def read_files(
     """
     from pyspark.sql import functions as f
 
-    first = next((place for place, one in enumerate(opened) if _folds(*one)), len(opened))
+    first = next((place for place, one in enumerate(opened) if _folds(one)), len(opened))
     names = [quote(column.name) for column in columns]
     begun: list[DataFrame] = []
     rest: list[DataFrame] = []
@@ -118,13 +116,14 @@ def read_files(
         values = [f.col(quote(name)) if name else f.lit(None) for name in had]
         typed = [v.cast(c.sql_type).alias(c.name) for v, c in zip(values, columns, strict=True)]
         begun.append(start.select(*typed))
-    runs = groupby(enumerate(opened), lambda one: (one[0] < first, one[1][0]))
+    runs = groupby(enumerate(opened), lambda one: (one[0] < first, one[1].source))
     for (is_first, source), some in runs:
         run = [*some]
-        seen, landed = run[0][0], tuple(one for _, (_, one) in run)
-        prepared = Prepared(landed=landed, growth=Growth(columns=columns), fault=None)
+        seen, landed = run[0][0], tuple(one for _, one in run)
+        growth = Growth(columns=columns)
+        prepared = Prepared(source=source, landed=landed, growth=growth, fault=None)
         part = replace(stage, folder=f"{stage.folder}/{seen}")
-        rows = read_frame(part, source, prepared, ordered=not is_first)
+        rows = read_frame(part, prepared, ordered=not is_first)
         if is_first:
             begun.append(rows.select(*names))
         else:
@@ -132,10 +131,10 @@ def read_files(
     if any(SET in one.columns for one in rest):
         everything = all_set(columns)
         rest = [one if SET in one.columns else one.withColumn(SET, everything) for one in rest]
-    return unite(begun), unite(rest), sum(one.schema.rows for _, one in opened[first:])
+    return unite(begun), unite(rest), sum(one.schema.rows for one in opened[first:])
 
 
-def _folds(source: Source, landed: Landed) -> bool:
+def _folds(landed: Landed) -> bool:
     """Say whether a file has more than plain inserts."""
-    plain = landed.counts[INSERT] == landed.schema.rows
-    return bool(source.policies.keys) and (source.policies.insert_policy == "upsert" or not plain)
+    plain, policies = landed.counts[INSERT] == landed.schema.rows, landed.source.policies
+    return bool(policies.keys) and (policies.insert_policy == "upsert" or not plain)

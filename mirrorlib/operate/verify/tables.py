@@ -19,6 +19,7 @@ from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import refer
 from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError
 from mirrorlib.feed.read import read_rows
+from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, now
 from mirrorlib.journal.plan_log import Values
@@ -26,7 +27,7 @@ from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.verify.compare import Sides, as_found
-from mirrorlib.operate.verify.replay import Opened, list_batches, open_files, read_files
+from mirrorlib.operate.verify.replay import list_batches, open_files, read_files
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
@@ -141,10 +142,10 @@ class _Look:
         return before, [f"batch {entry.plan.batch} is under way, and this is the table before it"]
 
     def _sides(
-        self, stage: Stage, opened: Sequence[Opened], last: Entry, version: int, since: int | None
+        self, stage: Stage, opened: Sequence[Landed], last: Entry, version: int, since: int | None
     ) -> tuple[Sides, list[str]]:
         """Read both sides, and name the columns that are left out; *last* is the newest batch."""
-        conditional = {source.policies.conditional or "" for source, _ in opened} or {""}
+        conditional = {one.source.policies.conditional or "" for one in opened} or {""}
         if len(conditional) > 1:
             msg = (
                 "updates were conditional in some batches only, and what that comes to is not told"
