@@ -24,7 +24,7 @@ from mirrorlib.ingest.files.source_identity import proof_of
 from mirrorlib.ingest.files.table_folder import OpenedFolder, emptied_since
 from mirrorlib.ingest.next_batch import Next
 from mirrorlib.ingest.report import BatchReport, State, TableReport, shown_position
-from mirrorlib.ingest.work import Work
+from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt, now
 
@@ -53,7 +53,7 @@ class Applying(Course[TableReport]):
         self.entry = entry
         pending = entry is not None and entry.done is None
         if entry is not None and pending:
-            self._end_batch(work, entry.plan, None, {})
+            self._end_batch(Attempt(work=work, plan=entry.plan), None)
         if pending or work.source.policies.by_time:
             self.opened = self.view.open(full=pending)
         shown = self.opened.listing.partitions
@@ -81,32 +81,24 @@ class Applying(Course[TableReport]):
 
     def take(self, work: Work, standing: Standing, coming: Next) -> None:
         """Plan it and carry it out."""
-        drafted = _draft_plan(work, self.entry, standing, self.opened, coming)
-        clock = dict(coming.seconds)
-        counts = {"files": len(drafted.files), "rows": drafted.rows}
-        with work.step("plan", clock, batch=drafted.batch, **counts):
-            plan = work.journal.write_plan(work.life, drafted)
+        plan = _draft_plan(work, self.entry, standing, self.opened, coming)
+        clock, size = dict(coming.seconds), standing.bytes
+        drafted = Attempt(work=work, plan=plan, clock=clock, table_bytes=size)
+        with drafted.step("plan", counted=True):
+            plan = work.journal.write_plan(work.life, drafted.plan)
         # Of a plan that another runner has written first, the files are opened again.
-        prepared = coming.prepared if plan.attempt == drafted.attempt else None
-        self._end_batch(work, plan, prepared, clock, standing.bytes)
+        prepared = coming.prepared if plan.attempt == drafted.plan.attempt else None
+        self._end_batch(replace(drafted, plan=plan), prepared)
         if work.source.policies.by_time:
             self.view.history.compact()
         self.opened = self.view.open()
 
-    def _end_batch(
-        self,
-        work: Work,
-        plan: Plan,
-        prepared: Prepared | None,
-        clock: dict[str, float],
-        size: int = 0,
-    ) -> None:
+    def _end_batch(self, attempt: Attempt, prepared: Prepared | None) -> None:
         """Bring a plan to its end, and count its batch; a void one applied nothing."""
-        done = carry_out(work, plan, prepared, clock, size)
+        plan, done = attempt.plan, carry_out(attempt, prepared)
         self.entry = Entry(plan=plan, done=done)
         if done.outcome == "applied":
-            batches = (*self.told.batches, BatchReport.of(plan, done))
-            self.told = replace(self.told, batches=batches)
+            self.told = replace(self.told, batches=(*self.told.batches, BatchReport.of(plan, done)))
 
     def end(self, coming: Next) -> TableReport:
         """Remember since when a young file, and an empty folder, are as they are."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mirrorlib.commit.claim import was_overtaken
@@ -48,21 +48,18 @@ from mirrorlib.journal.entries import REBUILD, Done, Entry, Plan, new_attempt
 _LOG = logging.getLogger(__name__)
 
 
-def carry_out(
-    work: Work, plan: Plan, prepared: Prepared | None, clock: dict[str, float], table_bytes: int = 0
-) -> Done:
+def carry_out(attempt: Attempt, prepared: Prepared | None) -> Done:
     """Bring a plan to its end, applied or void, whoever else is carrying it out; or applied in doubt, as `Done` says.
 
-    A runner that is killed before the end is written down only costs the next one a look. *plan* is what the
-    journal holds, *prepared* the batch as it was opened for this very plan, None to open it again; *clock* takes
-    the seconds per step, and the table's size need be known roughly.
+    A runner that is killed before the end is written down only costs the next one a look. *prepared* is the batch as
+    it was opened for this very plan, None to open it again.
 
     Raises `OutcomeUnknownError`: nobody can tell any more what became of it; `ForeignWriteError`: somebody else wrote
     to the table; `MirrorError`: Spark failed although every file is sound.
     """
-    attempt = Attempt(work=work, plan=plan, clock=clock, table_bytes=table_bytes)
+    work, plan = attempt.work, attempt.plan
     committer = _BatchCommitter(attempt, prepared)
-    small = prepared is not None and prepared.small and is_small(plan.rows, table_bytes)
+    small = prepared is not None and prepared.small and is_small(plan.rows, attempt.table_bytes)
     with configured(work.spark, {}, SMALL_COMMIT if small else {}):
         ended = commit_plan(committer, f"batch {plan.batch}", work.table)
         # A batch that replaced the columns may have ended with the feed off; none after it looks.
@@ -93,12 +90,12 @@ def _tell(work: Work, plan: Plan, done: Done) -> None:
     )
 
 
+@dataclass
 class _BatchCommitter(Committer[int | None, Commit]):
     """A batch on its way; *prepared* for the table as it is, unless that has moved since the plan."""
 
-    def __init__(self, attempt: Attempt, prepared: Prepared | None) -> None:
-        self.attempt = attempt
-        self.prepared = prepared
+    attempt: Attempt
+    prepared: Prepared | None
 
     def read_state(self) -> tuple[int | None, Commit | None]:
         with self.attempt.step("guard"):
