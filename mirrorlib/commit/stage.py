@@ -73,6 +73,7 @@ def stage_frame(
         ops=frozenset(op for op in ops if rows and (ends is None or ends[0] <= op <= ends[1])),
         rows=rows,
         bytes=sum(file.size for file in files),
+        keys=keys,
         null_keys=any(
             one is None or not one.has_null_count or one.null_count
             for key in keys
@@ -123,6 +124,7 @@ def staged_table(
         ops=frozenset(ops),
         rows=len(rows),
         bytes=rows.nbytes if size is None else size,
+        keys=keys,
         null_keys=any(rows.column(key).null_count for key in keys),
         key_range=ends,
     )

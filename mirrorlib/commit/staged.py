@@ -31,6 +31,7 @@ class Staged:
     ops: frozenset[int]
     rows: int  # how many rows, at most
     bytes: int  # how many bytes were staged, 0 when the change files themselves are read
+    keys: Sequence[str] = ()  # the columns by which rows of the table are found, as it spells them
     null_keys: bool = False  # some key may be NULL
     private: bool = True  # the frame reads staged files, not the landing zone
     # The column whose value has to be greater for an update to count; None where all count.

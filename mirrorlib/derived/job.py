@@ -166,7 +166,6 @@ def write_difference(
             job.place.ref,
             replace(staged, ops=frozenset(counts)),
             tuple(sized_column(name, changes.schema[name].dataType) for name in names),
-            by,
             mark,
             table_bytes=found.bytes,
         )

@@ -221,14 +221,14 @@ def undo_rebuild(
         found = check_made(find_table(session, ref), str(name))
         with staging(session, store, f"staged/tables/{name.segment}") as stage:
             keys = spelled_keys(found.columns, entry.plan.policies.keys)
-            staged, by = stage_difference(stage, ref, rows, keys)
+            staged = stage_difference(stage, ref, rows, keys)
             now = log.newest(at_least=newest) or newest
             if _is_undone(log.commits(newest, now), str(name)):  # by another, since the first look
                 return
             facts = {"life": life.uuid, "batch": None, "outcome": _UNDONE, "mirrorlib": VERSION}
             claim = claim_table(session, ref, log, store, newest, f"mirrorlib:apply:{name}")
             mark = Mark(app_id=f"{life.app_id}:undo", version=1, facts=facts, claim=claim)
-            commit_staged(session, ref, staged, found.columns, by, mark, table_bytes=found.bytes)
+            commit_staged(session, ref, staged, found.columns, mark, table_bytes=found.bytes)
     reason = "Its rebuild was undone."
     text = "%(table)s: %(reason)s"
     emit("reset", text, table=name.shown, kind="undo", reason=reason, zone=life.zone)

@@ -7,7 +7,6 @@ In: a plan of the journal. Out: `Done`. Promise: each batch takes effect exactly
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -161,7 +160,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
         return
     try:
         with attempt.step("stage", counted=True):
-            staged, by, kind = _stage(attempt, stage, prepared, replaces_columns=replaces_columns)
+            staged, kind = _stage(attempt, stage, prepared, replaces_columns=replaces_columns)
         named = {MARKER_NAMES[marker]: count for marker, count in prepared.counts.items()}
         facts: dict[str, Any] = {
             "outcome": "applied",
@@ -183,7 +182,6 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
                     work.ref,
                     staged,
                     columns,
-                    by,
                     mark,
                     table_bytes=attempt.table_bytes,
                     quiet=plan.policies.quiet,
@@ -195,24 +193,20 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
 
 def _stage(
     attempt: Attempt, stage: Stage, prepared: Prepared, *, replaces_columns: bool
-) -> tuple[Staged, Sequence[str], Kind]:
-    """Stage what changes the table, or what replaces it; a rebuild compares the two.
-
-    Comes with the columns by which the rows are found, and the commit's road.
-    """
+) -> tuple[Staged, Kind]:
+    """Stage what changes the table, or what replaces it; a rebuild compares the two. Comes with the commit's road."""
     work, plan, replaces = attempt.work, attempt.plan, not attempt.plan.before
     if plan.policies.snapshots:
         staged = stage_snapshot(work, stage, prepared, replaces=replaces)
     else:
         staged = stage_batch(stage, prepared, replaces=replaces)
-    by = prepared.keys or tuple(column.name for column in prepared.growth.columns)
     if not replaces:
-        return staged, by, _kind(staged.ops)
+        return staged, _kind(staged.ops)
     if replaces_columns or work.life.why != REBUILD:
-        return staged, by, "overwrite"
-    staged, by = stage_difference(stage, work.ref, staged.frame, prepared.keys)
+        return staged, "overwrite"
+    staged = stage_difference(stage, work.ref, staged.frame, prepared.keys)
     check_identities(prepared.landed)
-    return staged, by, "difference"
+    return staged, "difference"
 
 
 def _kind(ops: frozenset[int]) -> Kind:

@@ -54,7 +54,7 @@ def stage_snapshot(work: Work, stage: Stage, prepared: Prepared, *, replaces: bo
         _check_doubles(stage, newest)
     if not replaces:
         changes = _compare(work, newest, rows, newest.growth.columns, keys)
-        staged = stage_frame(stage, "differences", changes, keys, _OPS)
+        staged = stage_frame(stage, "differences", changes, keys or rows.columns, _OPS)
     check_identities(prepared.landed)
     if replaces:
         return stage_inserts(rows, newest.rows, counts={"inserts": newest.rows})
@@ -83,12 +83,9 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns) -> str:
     )
 
 
-def stage_difference(
-    stage: Stage, ref: TableRef, rows: DataFrame, keys: Sequence[str]
-) -> tuple[Staged, tuple[str, ...]]:
-    """Stage what makes a table's rows others, of the same columns; comes with the columns by which they are found."""
-    changes, by = _differ(stage, ref, rows, keys)
-    return stage_frame(stage, "differences", changes, by, _OPS), by
+def stage_difference(stage: Stage, ref: TableRef, rows: DataFrame, keys: Sequence[str]) -> Staged:
+    """Stage what makes a table's rows others, of the same columns."""
+    return stage_frame(stage, "differences", *_differ(stage, ref, rows, keys), _OPS)
 
 
 def tell_difference(work: Work, prepared: Prepared) -> str:

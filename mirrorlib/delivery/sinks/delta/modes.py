@@ -97,7 +97,7 @@ def _merge_keys(work: WindowWork) -> int:
     if WRONG in staged.ops:
         raise work.twice()
     if not staged.ops or few is None or not rewrite_copy(work, few):
-        work.merge_rows(staged, keys)
+        work.merge_rows(staged)
     return staged.rows
 
 
