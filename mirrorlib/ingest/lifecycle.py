@@ -55,7 +55,7 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
                 msg = "the table cannot be dropped: another one lies inside its folder"
                 step = "Move or remove it by hand, or leave out --on-gone drop."
                 raise MirrorError(msg, table=str(name), found=str(inner), next_step=step)
-            refuse_others_table(str(name), lives, found, allow_forgetting=True)
+            refuse_others_table(str(name), lives, found)
             if not write:
                 return f"{GONE} The Delta table will be dropped, as --on-gone asks."
             drop_table(spark, ref)

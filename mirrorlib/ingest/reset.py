@@ -216,7 +216,7 @@ def _find_mirror(
         msg = "there is nothing to keep: the Delta table is gone"
         step = f"Start it over: mirrorlib reset TARGET {name}"
         raise JournalError(msg, table=str(name), next_step=step)
-    refuse_others_table(str(name), lives, found, allow_forgetting=True)
+    refuse_others_table(str(name), lives, found)
     check_key_columns(str(name), found.columns, keys)
     names = spelled_keys(found.columns, keys)
     counted = count_doubles(read_table(spark, ref), names) if names else 0
