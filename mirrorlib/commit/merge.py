@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.commit.mark import METADATA, Mark, append_rows, as_condition, claimed, mark_nothing
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import Column, Columns
 from mirrorlib.delta.sessions import SMALL_COMMIT, TXN_APP, configured, is_small
 from mirrorlib.delta.table import TableRef, named_rows

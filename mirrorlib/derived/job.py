@@ -17,8 +17,7 @@ from mirrorlib.commit.last_commit import LastCommit, read_last_commit
 from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
-from mirrorlib.commit.stage import stage_frame, staging
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, stage_frame, staging
 from mirrorlib.delta.columns import is_same, sized_column
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property

@@ -7,18 +7,18 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.staged import count_doubles
+from mirrorlib.commit.stage import count_doubles
 from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import find_table, read_table, refer
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.events import emit
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
-from mirrorlib.ingest.batch.take_over import check_key_columns
 from mirrorlib.ingest.files.continued_life import numbers_of, position_behind
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.source import refuse_changed_source
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
+from mirrorlib.ingest.lifecycle import check_key_columns
 from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import Entry, Life
 from mirrorlib.landing.listing import TableFolder, see_below, see_folder

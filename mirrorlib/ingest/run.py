@@ -23,13 +23,12 @@ from mirrorlib.events import STOPPED, Event, Observer, emit_state, pick
 from mirrorlib.ingest.advance import advance_table
 from mirrorlib.ingest.applying import Applying
 from mirrorlib.ingest.batch.foreign_writes import read_verified
-from mirrorlib.ingest.batch.take_over import take_over
 from mirrorlib.ingest.files.cleanup import clean_folder
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
-from mirrorlib.ingest.lifecycle import end_life, lives_of
+from mirrorlib.ingest.lifecycle import end_life, lives_of, take_over
 from mirrorlib.ingest.options import Asked, read_asked, show_options
 from mirrorlib.ingest.preview import approve_tables
 from mirrorlib.ingest.report import ApplyReport, TableReport

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirrorlib.commit.difference import difference
-from mirrorlib.commit.stage import Stage, stage_frame
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, PUT, Stage, stage_frame
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from mirrorlib.commit.mark import mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
-from mirrorlib.commit.stage import Stage
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, Staged
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, Stage, Staged
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.log import Commit

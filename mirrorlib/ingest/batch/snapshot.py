@@ -17,8 +17,7 @@ from operator import add, and_, or_
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.difference import difference
-from mirrorlib.commit.stage import Stage, stage_frame
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged, count_doubles
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, Stage, Staged, count_doubles, stage_frame
 from mirrorlib.delta.columns import Columns, find_column
 from mirrorlib.delta.table import TableRef, read_table
 from mirrorlib.errors import ForeignWriteError, SnapshotError

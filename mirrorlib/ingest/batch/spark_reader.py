@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.commit.stage import Stage
-from mirrorlib.commit.staged import SET
+from mirrorlib.commit.stage import SET, Stage
 from mirrorlib.delta.columns import Column, Columns, find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote

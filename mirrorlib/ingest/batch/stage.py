@@ -15,8 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.commit.stage import Stage, stage_frame, staged_table
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged, count_doubles
+from mirrorlib.commit.stage import (
+    ADD,
+    CHANGE,
+    DROP,
+    OP,
+    PUT,
+    SET,
+    Stage,
+    Staged,
+    count_doubles,
+    stage_frame,
+    staged_table,
+)
 from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.sessions import ARROW_FRAMES, file_reader, spark_generation
 from mirrorlib.ingest.batch.fold import fold_frame, fold_partially, fold_rows

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.commit.staged import SET
+from mirrorlib.commit.stage import SET
 from mirrorlib.delta.columns import Columns, find_column
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import quote

@@ -15,7 +15,7 @@ from functools import reduce
 from itertools import chain, product
 from typing import TYPE_CHECKING, cast
 
-from mirrorlib.commit.staged import SET
+from mirrorlib.commit.stage import SET
 from mirrorlib.feed.changes import Change, first_changes
 from mirrorlib.feed.net import KIND, POST, PRE, TIME, VERSION
 from mirrorlib.identifiers import quote

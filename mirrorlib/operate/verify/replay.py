@@ -11,8 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.stage import Stage
-from mirrorlib.commit.staged import SET
+from mirrorlib.commit.stage import SET, Stage
 from mirrorlib.delta.columns import Columns
 from mirrorlib.errors import FileChangedError, JournalError
 from mirrorlib.identifiers import find_name, quote

@@ -22,8 +22,7 @@ from mirrorlib.commit.difference import NET
 from mirrorlib.commit.last_commit import LastCommit
 from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.commit.merge import commit_staged
-from mirrorlib.commit.stage import Stage, stage_frame
-from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, WRONG, Staged
+from mirrorlib.commit.stage import ADD, DROP, FRESH, OP, WRONG, Stage, Staged, stage_frame
 from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
 from mirrorlib.delta.columns import sized_column
 from mirrorlib.delta.key_property import ON
