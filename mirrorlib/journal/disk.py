@@ -35,12 +35,12 @@ from mirrorlib.journal.entries import Done, Entry, Life, Plan, new_attempt, now
 from mirrorlib.journal.plan_log import (
     FORMAT,
     PlanLog,
-    Values,
     check_format,
     json_bytes,
     newest_names,
     number_of,
     numbered,
+    numbered_files,
 )
 from mirrorlib.names import TableName
 from mirrorlib.store import Store, contents, has_no_put_new
@@ -54,12 +54,12 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
 
     def __init__(self, state: Store, table: TableName) -> None:
         kinds = (Plan, Done, Entry, attrgetter("batch"))
-        super().__init__(Values(state, str(table)), f"{_FOLDER}/{table.segment}", kinds)
+        super().__init__(state, str(table), f"{_FOLDER}/{table.segment}", kinds)
 
     def lives(self) -> tuple[Life, ...]:
         """Return all lives, first to newest."""
-        files = self._values.numbered(f"{self.folder}/lives")
-        return tuple(self._values.read(Life, path) for path in files.values())
+        files = numbered_files(self.state, f"{self.folder}/lives")
+        return tuple(self._value(Life, path) for path in files.values())
 
     def begin_life(
         self,
@@ -82,7 +82,7 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
             include_existing=include_existing,
             keeps=keeps,
         )
-        return self._values.write_new(f"{self.folder}/lives/{ordinal:06d}.json", life)
+        return self._write_new(f"{self.folder}/lives/{ordinal:06d}.json", life)
 
     def write_passed(self, ordinal: int, data: bytes) -> None:
         """Write down, before a life begins, which files it passes over; what was written first counts."""
@@ -101,7 +101,8 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
     def moves(self, life: Life) -> tuple[tuple[str, str], ...]:
         """Return from where to where a plain folder's files have moved, in no order."""
         moves = contents(self.state, f"{self.folder}/moves/{life.ordinal:06d}")
-        records = [self._values.json(file.path) for file in moves.files]
+        found = [(self.state.read(file.path), file.path) for file in moves.files]
+        records = [check_format(data, path, self.table) for data, path in found]
         return tuple((str(one.get("from")), str(one.get("to"))) for one in records)
 
     def write_gone(self, life: Life) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.leases import Lease
-from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes
+from mirrorlib.journal.plan_log import FORMAT, PlanLog, check_format, json_bytes, numbered_files
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import TableName, refuse_uncarriable
 from mirrorlib.store import Store, contents
@@ -42,13 +42,13 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
     def __init__(self, state: Store, consumer: str, table: TableName) -> None:
         folder = f"{FOLDER}/{TableName(None, consumer).segment}/{table.segment}"
         kinds = (WindowPlan, WindowDone, WindowEntry, attrgetter("number"))
-        super().__init__(Values(state, str(table)), folder, kinds)
+        super().__init__(state, str(table), folder, kinds)
         self.consumer = consumer
 
     def newest_stream(self) -> Stream | None:
         """Return the stream that counts; None when the consumer does not receive the table."""
         files = self.streams()
-        return self._values.read(Stream, files[max(files)]) if files else None
+        return self._value(Stream, files[max(files)]) if files else None
 
     def present_stream(self) -> Stream:
         """Return the stream that counts; `JournalError` where the consumer is gone since it was found."""
@@ -71,23 +71,23 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
 
     def streams(self) -> dict[int, str]:
         """Name the files of the streams by number; none where the consumer does not receive the table."""
-        return self._values.numbered(f"{self.folder}/streams")
+        return numbered_files(self.state, f"{self.folder}/streams")
 
     def all_streams(self) -> list[Stream]:
         """Return the streams, first to newest."""
-        return [self._values.read(Stream, path) for path in self.streams().values()]
+        return [self._value(Stream, path) for path in self.streams().values()]
 
     def begin(self, wanted: Mapping[str, Any], ordinal: int) -> Stream:
         """Begin stream *ordinal*, or return the one that another runner began first."""
         facts = {**wanted, "ordinal": ordinal, "uuid": str(uuid.uuid4()), "began_at": now()}
         stream = Stream(consumer=self.consumer, table=self.table, **facts)
-        return self._values.write_new(f"{self.folder}/streams/{ordinal:06d}.json", stream)
+        return self._write_new(f"{self.folder}/streams/{ordinal:06d}.json", stream)
 
     def given_before(self, stream: Stream, number: int) -> int | None:
         """Return the last window before *number* whose rows the receiver was given; 0 for none, None for a round."""
         if number == 1:
             return 0
-        return self._values.read(WindowDone, self._path(stream, number - 1, "done")).given
+        return self._value(WindowDone, self._path(stream, number - 1, "done")).given
 
     def forget_status(self) -> None:
         """Remove the last word about the stream, which a new one has not earned."""
@@ -103,7 +103,7 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
             last = max(files)
             record: dict[str, Any] = {"format": FORMAT, "ordinal": last}
             with contextlib.suppress(JournalError):
-                record["lineage"] = self._values.read(Stream, files[last]).lineage
+                record["lineage"] = self._value(Stream, files[last]).lineage
             self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(record))
         self.state.delete_folder(f"{self.folder}/streams")
         self.forget_scratch()

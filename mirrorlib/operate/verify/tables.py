@@ -22,7 +22,7 @@ from mirrorlib.feed.read import read_rows
 from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, now
-from mirrorlib.journal.plan_log import Values
+from mirrorlib.journal.plan_log import read_word, write_word
 from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
@@ -107,16 +107,16 @@ class _Look:
         ends = [[one.plan.life, one.plan.batch] for one in entries]
         right = {"version": version, "batch": ends[-1], "at": now()}
         right["table"] = self.table.commits.metadata_at(version).id
-        kept, path = Values(self.state, self.name.shown), f"verified/{self.name.segment}.json"
+        path = f"verified/{self.name.segment}.json"
         told = replace(told, version=version)
         try:
             opened = open_files(self.zone, self.name, entries)
         except ChangeFileError as exc:
             if mark:
-                kept.write_status(path, {**right, "how": "marked"})
+                write_word(self.state, path, {**right, "how": "marked"})
                 reason = f"taken for right from now on; not verified: {exc}"
                 return replace(told, state="marked", reasons=(reason,))
-            known = kept.read_status(path)
+            known = read_word(self.state, path)
             if known.get("batch") not in ends or known["table"] != right["table"]:
                 raise
             told = replace(told, since=int(known["version"]))
@@ -129,7 +129,7 @@ class _Look:
             sides, left = self._sides(stage, opened, entries[-1], version, told.since)
             told = told.compared(sides, left, show_values=self.show_values)
         if told.state == "equal" and self.sample == 1:
-            kept.write_status(path, {**right, "how": "verified"})
+            write_word(self.state, path, {**right, "how": "verified"})
         return told
 
     def _settled(self, journal: Journal) -> tuple[int, list[str]]:

@@ -21,7 +21,7 @@ from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.events import pick
-from mirrorlib.journal.plan_log import FORMAT, Values, json_bytes, read_object
+from mirrorlib.journal.plan_log import FORMAT, json_bytes, numbered_files, read_object
 from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name, parse_visible
 from mirrorlib.store import Store, contents
@@ -87,7 +87,7 @@ class Receiver:
         """
         stream, plan = delivery.stream, delivery.plan
         while True:
-            said = Values(self.store, self.table).numbered(f"{self._manifest}/streams")
+            said = numbered_files(self.store, f"{self._manifest}/streams")
             number = max(said, default=0)
             newest = (self._read(said[number]) if said else None) or {}
             if newest.get("stream") == stream.uuid:
