@@ -160,10 +160,9 @@ def _plan_end(job: Job, name: TableName) -> PlannedTable:
 def _plan_table(job: Job, folder: TableFolder, *, compares: bool) -> PlannedTable:
     journal = Journal(job.state, folder.name)
     history = History(journal, job.zone.url, moved_from=job.options.moved_from, planned=True)
-    view = FolderView(zone=job.zone, folder=folder, history=history, options=job.options)
-    planned = PlannedTable(table=folder.name.shown, state="waiting")
-    course = _Foreseeing(told=planned, compares=compares)
-    course.view = view
+    told = PlannedTable(table=folder.name.shown, state="waiting")
+    course = _Foreseeing(told=told, compares=compares)
+    course.view = FolderView(zone=job.zone, folder=folder, history=history, options=job.options)
     if job.rebuilds:  # which is one batch
         job = replace(job, stop=lambda: bool(course.told.batches))
     try:

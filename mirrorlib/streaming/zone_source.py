@@ -26,7 +26,7 @@ from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder, polic
 from mirrorlib.ingest.next_batch import choose_files
 from mirrorlib.ingest.options import SETTLE, Options
 from mirrorlib.ingest.rows.decode import open_file
-from mirrorlib.ingest.rows.read import Landed, check_identity, open_batches, read_landed
+from mirrorlib.ingest.rows.read import check_identity, open_batches, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import list_tables, see_below, see_folder
@@ -219,9 +219,6 @@ def _run(opened: OpenedFolder, position: Offset) -> Files:
 
 def _grow(source: Source, files: Files, columns: Columns) -> Columns:
     """Let columns grow as those of the mirror do; raises `SchemaError` where they cannot."""
-    said = {"counts": {}, "null_keys": 0, "rows": None, "markers": None, "fingerprint": ""}
     for _, file in files:
-        schema = open_file(source, file).schema
-        landed = Landed(source=source, file=file, schema=schema, **said)  # type: ignore[arg-type]  # not read yet
-        columns = Newcomer(landed=landed, before=columns).grow(columns)
+        columns = Newcomer(landed=open_file(source, file), before=columns).grow(columns)
     return columns

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from mirrorlib.delta.columns import Column, Columns, find_column, in_place, needs_mapping, sql_type
 from mirrorlib.errors import SchemaError
+from mirrorlib.ingest.rows.decode import OpenedFile
 from mirrorlib.ingest.rows.marks import with_line
-from mirrorlib.ingest.rows.read import Landed, column_values, find_misfit, may_be_lossy
+from mirrorlib.ingest.rows.read import column_values, find_misfit, may_be_lossy
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.journal.entries import Policies, Readers
 from mirrorlib.landing.columns import FileColumn
@@ -80,9 +81,9 @@ class Newcomer:
     the file.
     """
 
-    landed: Landed
+    landed: OpenedFile
     before: Columns
-    earlier: Sequence[Landed] = ()
+    earlier: Sequence[OpenedFile] = ()
     rewritable: bool = True
     divisible: bool = False
 

@@ -35,6 +35,7 @@ class OpenedFile:
     source: Source
     file: StoredFile
     schema: FileSchema
+    rows: pa.Table | None = None  # decoded; None where they are read when they are asked for
 
 
 def open_file(source: Source, file: StoredFile, handle: BinaryIO | None = None) -> OpenedFile:

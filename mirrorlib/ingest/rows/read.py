@@ -54,7 +54,6 @@ class Landed(OpenedFile):
     counts: dict[int, int]  # rows by marker
     null_keys: int  # NULLs in its key columns, all together
     key_span: Span | None = None  # the first and the last key of a large batch's file
-    rows: pa.Table | None  # decoded; None for a large batch, whose rows Spark reads
     markers: pa.ChunkedArray | None  # of the rows, as int8
     # NULLs in columns of text that are declared to have none, by column.
     missing: Mapping[str, int] = field(default_factory=dict)
@@ -190,40 +189,40 @@ def check_identity(source: Source, file: StoredFile) -> None:
     raise FileChangedError(msg, table=source.table, file=file.name, next_step=step)
 
 
-def open_batches(landed: Landed) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
+def open_batches(opened: OpenedFile) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
     """Give a file's rows with their markers, a piece at a time; raises `ChangeFileError`: a page is damaged."""
-    for rows in iter_pieces(landed):
-        part = replace(landed, schema=replace(landed.schema, rows=len(rows)))
+    for rows in iter_pieces(opened):
+        part = replace(opened, schema=replace(opened.schema, rows=len(rows)))
         yield rows, read_marks(part, rows)
 
 
-def column_values(landed: Landed, column: FileColumn) -> Iterator[pa.ChunkedArray]:
+def column_values(opened: OpenedFile, column: FileColumn) -> Iterator[pa.ChunkedArray]:
     """Give one column's mirror values, in row order, in pieces that fit into memory.
 
     Raises `SchemaError`: a timestamp is finer than a microsecond, or only Spark can read it; `ChangeFileError`: a page
     is damaged.
     """
     if column.given is not None:
-        total = landed.schema.rows
-        size = max(total if landed.rows is not None else ROWS_AT_A_TIME, 1)
+        total = opened.schema.rows
+        size = max(total if opened.rows is not None else ROWS_AT_A_TIME, 1)
         for start in range(0, max(total, 1), size):
             yield pa.chunked_array([pa.repeat(column.given, min(size, total - start))])
         return
-    if landed.rows is not None:
-        yield _canonical(landed, column, landed.rows.column(column.name), 0)
+    if opened.rows is not None:
+        yield _canonical(opened, column, opened.rows.column(column.name), 0)
         return
     seen = 0
-    for rows in iter_pieces(landed, [column.name]):
-        yield _canonical(landed, column, rows.column(column.name), seen)
+    for rows in iter_pieces(opened, [column.name]):
+        yield _canonical(opened, column, rows.column(column.name), seen)
         seen += len(rows)
 
 
-def find_misfit(landed: Landed, column: FileColumn, kind: pa.DataType) -> int | None:
+def find_misfit(opened: OpenedFile, column: FileColumn, kind: pa.DataType) -> int | None:
     """Return the first row whose value a column of the table's type does not hold; raises as `column_values` does."""
     if column.type == kind and not may_be_lossy(column):
         return None
     seen = 0
-    for values in column_values(landed, column):
+    for values in column_values(opened, column):
         row = first_misfit(values, kind)
         if row is not None:
             return seen + row
@@ -238,20 +237,20 @@ def may_be_lossy(column: FileColumn) -> bool:
     return bool(fine and not column.native)  # INT96, which is native, is read to the microsecond
 
 
-def can_spark_read(landed: Landed) -> bool:
+def can_spark_read(opened: OpenedFile) -> bool:
     """Say whether Spark's own reader gives the same values for all columns of a file, and its markers."""
-    typed = [column for column in landed.schema.own.columns if not pa.types.is_null(column.type)]
+    typed = [column for column in opened.schema.own.columns if not pa.types.is_null(column.type)]
     if not typed or not all(column.native for column in typed):
         return False
-    marker = landed.schema.marker_type
+    marker = opened.schema.marker_type
     if marker is not None and not pa.types.is_null(marker) and not is_native(marker):
         return False
-    with landed.source.zone.open_file(landed.file.path) as handle:
+    with opened.source.zone.open_file(opened.file.path) as handle:
         return spark_decodes(handle)
 
 
 def _canonical(
-    landed: Landed, column: FileColumn, values: pa.ChunkedArray, start: int
+    opened: OpenedFile, column: FileColumn, values: pa.ChunkedArray, start: int
 ) -> pa.ChunkedArray:
     def cast(some: pa.ChunkedArray) -> pa.ChunkedArray:
         return canonical_values(some, column.type)
@@ -259,8 +258,8 @@ def _canonical(
     def refused(place: int, msg: str, step: str) -> SchemaError:
         return SchemaError(
             msg,
-            table=landed.source.table,
-            file=landed.file.name,
+            table=opened.source.table,
+            file=opened.file.name,
             column=column.name,
             row=start + place,
             found=str(column.stored),

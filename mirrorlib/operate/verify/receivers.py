@@ -28,7 +28,7 @@ from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.options import Options
-from mirrorlib.ingest.rows.read import Landed, read_landed
+from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.streams import Stream, snapshot_command
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.landing.publish.allocate import newest_claim, newest_number
@@ -37,7 +37,7 @@ from mirrorlib.names import parse_name, sequence_name
 from mirrorlib.operate.verify.compare import SIDE, as_found, wanted_rows
 from mirrorlib.operate.verify.database import read_database
 from mirrorlib.operate.verify.received import Received, check_copy, other_copy
-from mirrorlib.operate.verify.replay import list_places, read_files
+from mirrorlib.operate.verify.replay import list_places, open_in, read_files
 from mirrorlib.store import contents, open_store
 
 if TYPE_CHECKING:
@@ -214,9 +214,8 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
 def _open_numbered(source: Source, places: Iterable[str], number: int) -> Landed:
     """Open a change file where it was published, or where applied files are moved to."""
     name = sequence_name(number)
-    for place in places:
-        if (file := source.zone.stat(f"{place}/{name}")) is not None:
-            return read_landed(source, file, decode=False)
+    for landed in open_in(places, source, name):
+        return landed
     msg, step = "the change file is gone", "Bring it back; without it nothing can be said."
     raise FileChangedError(msg, table=source.table, file=name, next_step=step)
 
