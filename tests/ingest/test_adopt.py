@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
-from mirrorlib.commit.adopt import read_statistics
 from mirrorlib.errors import TableBusyError
+from mirrorlib.ingest.batch.adopt import read_statistics
 from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.report import TableReport
 from mirrorlib.ingest.work import Attempt
