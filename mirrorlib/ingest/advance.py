@@ -38,8 +38,8 @@ class Course(ABC, Generic[Reported]):
     told: Reported  # what is to be said of the table, as far as that is known
     entry: Entry | None = None  # the newest batch, once the course has begun
     proven: str | None = None  # what `proof_of` has told a run before
-    view: FolderView = field(init=False)  # how the table's folder is read
-    opened: OpenedFolder = field(init=False)  # the folder, as it was read last
+    view: FolderView = field(init=False, repr=False)  # how the table's folder is read
+    opened: OpenedFolder = field(init=False, repr=False)  # the folder, as it was read last
 
     def warn(self, *warnings: str) -> None:
         """Note warnings, each once."""
