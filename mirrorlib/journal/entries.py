@@ -180,7 +180,9 @@ class Entry:
 
     def proof(self, zone: str) -> str:
         """Say what a run has proven: up to this batch, all that counts as applied is in another zone by now."""
-        return f"batch {self.plan.batch} at {zone}"
+        return (
+            f"batch {self.plan.batch} ({self.plan.attempt}) at {zone}"  # numbers recur in each life
+        )
 
 
 def every_cause(cause: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:

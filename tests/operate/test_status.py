@@ -241,7 +241,7 @@ def test_a_zone_that_was_moved_is_looked_at_once_a_run_has_proven_it(
     there = str(zone.root.with_name("elsewhere"))
     applied(zone, target, orders)
     journal = Journal(open_store(f"{target}/_mirrorlib"), parse_name(orders.name))
-    word = {"proven": f"batch 1 at {there}"} if proven else {}
+    word = {"proven": f"batch 1 (a) at {there}"} if proven else {}
     journal.write_status({**journal.read_status(), **word, "zone": there})
     shutil.copytree(zone.root, there)
 
