@@ -14,6 +14,7 @@ from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, Sch
 from mirrorlib.ingest.batch.open_batch import prepare_files
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_all
+from mirrorlib.ingest.rows.marks import read_marks
 from mirrorlib.ingest.rows.read import (
     Landed,
     check_identity,
@@ -88,8 +89,8 @@ def test_markers_are_read_from_any_type(
 
     assert {0: 1, 1: 1, 2: 1, 4: 2} == found.counts
     assert ["id"] == [column.name for column in found.schema.columns]
-    if found.markers is not None:
-        assert [0, 1, 2, 4, 4] == found.markers.to_pylist()
+    if found.rows is not None:
+        assert [0, 1, 2, 4, 4] == read_marks(found, found.rows).to_pylist()
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from mirrorlib.errors import (
 from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, Newcomer, growth_of
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_all
-from mirrorlib.ingest.rows.marks import MARKER_NAMES
+from mirrorlib.ingest.rows.marks import MARKER_NAMES, read_marks
 from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, Landed, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.ingest.work import Attempt
@@ -121,7 +121,7 @@ def prepare_files(
             decoded += opened.rows.nbytes
         else:
             small = False
-            landed = [replace(one, rows=None, markers=None) for one in landed]
+            landed = [replace(one, rows=None) for one in landed]
     growth = growth_of(before, columns, source.policies.readers)
     return Prepared(source=source, landed=tuple(landed), growth=growth, fault=fault)
 
@@ -143,10 +143,6 @@ def rows_of(prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArray]:
     """Return a small batch's rows in the table's types, in (file, row) order, and their markers."""
     schema = pa.schema([pa.field(column.name, column.type) for column in prepared.growth.columns])
     tables = [fitted_rows(landed, prepared.growth.columns) for landed in prepared.landed]
-    markers = [
-        chunk
-        for landed in prepared.landed
-        if landed.markers is not None
-        for chunk in landed.markers.chunks
-    ]
+    read = (read_marks(landed, landed.rows) for landed in prepared.landed)
+    markers = [chunk for markers in read for chunk in markers.chunks]
     return pa.concat_tables([schema.empty_table(), *tables]), pa.chunked_array(markers, pa.int8())

@@ -54,7 +54,6 @@ class Landed(OpenedFile):
     counts: dict[int, int]  # rows by marker
     null_keys: int  # NULLs in its key columns, all together
     key_span: Span | None = None  # the first and the last key of a large batch's file
-    markers: pa.ChunkedArray | None  # of the rows, as int8
     # NULLs in columns of text that are declared to have none, by column.
     missing: Mapping[str, int] = field(default_factory=dict)
     fingerprint: str  # tells its content from any other
@@ -92,8 +91,7 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         moved = [column.name for column in schema.own.columns if column.moved]
         if rows is not None and any(first_moved(rows.column(name)) is not None for name in moved):
             rows = None  # some value is not what Arrow reads, but what Spark does
-        markers = read_marks(opened, rows, handle)
-        counts = count_marks(opened, markers)
+        counts = count_marks(opened, read_marks(opened, rows, handle))
         keys, untyped = typed_keys(opened)
         pieces = [rows] if rows is not None else iter_batches(handle, keys)
         nulls, spans = 0, []
@@ -111,7 +109,6 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         null_keys=nulls + untyped * schema.rows,
         key_span=None if untyped else join_spans(spans),
         rows=rows,
-        markers=markers if rows is not None else None,
         fingerprint=fingerprint,
     )
 
@@ -136,7 +133,6 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
     required = required_columns(opened)
     keys, untyped = typed_keys(opened)
     kept: list[pa.Table] = []
-    marks: list[pa.Array] = []
     seen = size = nulls = 0
     for rows in iter_pieces(opened, handle=cast("BinaryIO", hashing)):
         part = replace(opened, schema=replace(opened.schema, rows=len(rows)))
@@ -152,9 +148,8 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
         seen, size = seen + len(rows), size + rows.nbytes
         if size <= room:
             kept.append(rows)
-            marks += markers.chunks
         else:
-            kept, marks = [], []
+            kept = []
     return Landed(
         source=source,
         file=file,
@@ -162,7 +157,6 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
         counts={marker: counts[marker] for marker in MARKER_NAMES},
         null_keys=nulls + untyped * seen,
         rows=pa.concat_tables(kept) if size <= room else None,
-        markers=pa.chunked_array(marks, pa.int8()) if size <= room else None,
         missing=missing,
         fingerprint=hashing.finish(),
     )
