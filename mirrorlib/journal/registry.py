@@ -25,7 +25,7 @@ from typing import Any
 from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.leases import Lease
-from mirrorlib.journal.plan_log import FORMAT, PlanLog, check_format, json_bytes, numbered_files
+from mirrorlib.journal.plan_log import PlanLog, check_format, numbered_files, write_word
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import TableName, refuse_uncarriable
 from mirrorlib.store import Store, contents
@@ -101,10 +101,10 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         files = self.streams()
         if files:  # of the name, as what it holds may be damaged
             last = max(files)
-            record: dict[str, Any] = {"format": FORMAT, "ordinal": last}
+            record: dict[str, Any] = {"ordinal": last}
             with contextlib.suppress(JournalError):
                 record["lineage"] = self._value(Stream, files[last]).lineage
-            self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(record))
+            write_word(self.state, f"{self.folder}/{_FORGOTTEN}", record)
         self.state.delete_folder(f"{self.folder}/streams")
         self.forget_scratch()
         for name in contents(self.state, self.folder).folders:
