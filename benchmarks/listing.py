@@ -20,11 +20,12 @@ from typing import Any, cast
 
 import obstore.store
 
+from mirrorlib.ingest.applying import Applying
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.options import Options
-from mirrorlib.ingest.progress import Progress, record_status
+from mirrorlib.ingest.report import TableReport
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Entry, Plan, PlannedFile, new_attempt, now
 from mirrorlib.landing.listing import TableFolder
@@ -180,15 +181,16 @@ def apply_all(zone: Zone, state: Store, name: str) -> None:
     done = Done(
         outcome="applied", version=1, table_id=None, columns=(), table_bytes=0, kind="append"
     )
-    progress = Progress(table=name, zone=zone.store.url)
-    progress.entry = Entry(
+    told = TableReport(table=name, state="waiting")
+    course = Applying(told=told, zone=zone.store.url, others_wait=lambda: False)
+    course.entry = Entry(
         plan=journal.write_plan(life, plan), done=journal.write_done(life, 1, done)
     )
     history = History(journal, zone.store.url)
     listing = IncrementalListing(history, _NEXT, None)
     open_folder(zone.store, folder, history, incremental=listing)
-    progress.listed = listing.result(progress.entry)
-    record_status(journal, progress, progress.end("current"))
+    course.listed = listing.result(course.entry)
+    course.record(journal, course.report("current"))
 
 
 def _table(state: Store, name: str) -> tuple[Journal, TableFolder]:

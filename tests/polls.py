@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from mirrorlib.ingest.applying import Applying
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.plan import next_run, position_after, within
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder, policies_of
 from mirrorlib.ingest.options import Options
-from mirrorlib.ingest.progress import Progress, record_status
+from mirrorlib.ingest.report import TableReport
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, PlannedFile, new_attempt, now
 from mirrorlib.landing.listing import TableFolder
@@ -71,7 +72,8 @@ class Poller:
         asked = Options(**options)
         journal = Journal(self.state, FOLDER.name)
         history = History(journal, self.zone.url)
-        progress = Progress(table=str(FOLDER.name), zone=self.zone.url)
+        told = TableReport(table=str(FOLDER.name), state="waiting")
+        course = Applying(told=told, zone=self.zone.url, others_wait=lambda: False)
         left = read_listed(journal.read_status())
         opened = open_folder(
             self.zone,
@@ -80,7 +82,7 @@ class Poller:
             incremental=IncrementalListing(history, asked, left, due=False),
         )
         if opened.waits_for:
-            record_status(journal, progress, progress.end("waiting", opened.waits_for))
+            course.record(journal, course.report("waiting", opened.waits_for))
             return "waiting", []
         lives = journal.lives()
         life = lives[-1] if lives else journal.begin_life("first seen", self.zone.url, 1)
@@ -91,7 +93,7 @@ class Poller:
         self.warnings = opened.warnings
         names: list[str] = []
         while True:
-            entry = progress.entry = journal.newest(life)
+            entry = course.entry = journal.newest(life)
             position = entry.position if entry else {}
             run = next_run(opened.listing, position)
             if not run.files:
@@ -99,9 +101,9 @@ class Poller:
             files = within(run.files, asked.max_files, asked.max_bytes)
             names += self._hand_over(journal, life, entry, opened, files, asked)
             opened = open_folder(self.zone, FOLDER, history, incremental=incremental)
-        progress.listed = incremental.result(progress.entry)
+        course.listed = incremental.result(course.entry)
         state, reason = ("blocked", str(run.gap)) if run.gap else ("current", "")
-        record_status(journal, progress, progress.end(state, reason))  # type: ignore[arg-type]  # both are states
+        course.record(journal, course.report(state, reason))  # type: ignore[arg-type]  # both are states
         self.handed += names
         return state, names
 

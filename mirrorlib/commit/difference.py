@@ -11,7 +11,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, WRONG
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, WRONG
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.commit.mark import METADATA, Mark, append_rows, as_condition, claimed, mark_nothing
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import Column, Columns
 from mirrorlib.delta.sessions import SMALL_COMMIT, TXN_APP, configured, is_small
 from mirrorlib.delta.table import TableRef, named_rows
@@ -45,7 +45,6 @@ def commit_staged(
     ref: TableRef,
     staged: Staged,
     columns: Columns,
-    keys: Sequence[str],
     mark: Mark,
     *,
     table_bytes: int,
@@ -56,7 +55,7 @@ def commit_staged(
     """Carry out folded changes, one row per key and op and `ADD` rows beside, by one commit.
 
     The session is this table's own, as the mark travels in its configuration; where it has a claim, in the condition.
-    *columns* and *keys* are spelled as the table does; its size decides how the join is run. A *quiet* commit leaves
+    *columns* are spelled as the table does; its size decides how the join is run. A *quiet* commit leaves
     rows alone that an update would not change. An update sets *dropped*, other columns of the table, to NULL. *refused*
     is a condition on rows `s` and `t` that match, as SQL; it fails the commit where it has to.
     """
@@ -68,7 +67,7 @@ def commit_staged(
         return
     # "=" joins faster, and is the same where no key is NULL.
     equal = "<=>" if staged.null_keys else "="
-    matches = " AND ".join(f"t.{quote(key)} {equal} s.{quote(key)}" for key in keys)
+    matches = " AND ".join(f"t.{quote(key)} {equal} s.{quote(key)}" for key in staged.keys)
     if ADD in staged.ops:
         matches = f"s.{OP} <> {ADD} AND {matches}"
     names = [quote(column.name) for column in columns]
@@ -81,10 +80,10 @@ def commit_staged(
         carried = {}
         matches = f"{as_condition(f's.{OP}', mark.text)} AND {matches}"
     clauses = " ".join(_clauses(staged, names, quiet=quiet, dropped=dropped, refused=refused))
-    with claimed(mark, _changes_of(staged, keys)) as rows:
+    with claimed(mark, _changes_of(staged)) as rows:
         if rows is None:
             return
-        conf = configured(spark, carried, _merge_conf(staged, columns, keys, table_bytes))
+        conf = configured(spark, carried, _merge_conf(staged, columns, table_bytes))
         with named_rows(rows, spark) as source, conf:
             # Not lazy: it runs here.
             spark.sql(f"MERGE INTO {ref.sql} AS t USING {source} AS s ON {matches} {clauses}")
@@ -122,7 +121,7 @@ def _clauses(
     return clauses
 
 
-def _changes_of(staged: Staged, keys: Sequence[str]) -> DataFrame:
+def _changes_of(staged: Staged) -> DataFrame:
     """Filter the changes by what is always true: Spark builds bloom filters of selective sides only.
 
     A range of the first key does more where it is known: "=" carries it over to the table, whose
@@ -137,12 +136,10 @@ def _changes_of(staged: Staged, keys: Sequence[str]) -> DataFrame:
         f.lit(end.isoformat()).cast("date") if isinstance(end, date) else f.lit(end)
         for end in staged.key_range
     )
-    return staged.frame.where(f.col(quote(keys[0])).between(first, last))
+    return staged.frame.where(f.col(quote(staged.keys[0])).between(first, last))
 
 
-def _merge_conf(
-    staged: Staged, columns: Columns, keys: Sequence[str], table_bytes: int
-) -> dict[str, str]:
+def _merge_conf(staged: Staged, columns: Columns, table_bytes: int) -> dict[str, str]:
     """Return the configuration that lets one MERGE of staged changes run fast.
 
     The broadcast threshold lies between Spark's guess for the keys alone and for whole rows. Below it, two joins
@@ -159,7 +156,9 @@ def _merge_conf(
     bloom = "spark.sql.optimizer.runtime.bloomFilter"
     bits = staged.rows * _BITS_PER_KEY
     whole = sum(_spark_size(column) for column in columns) + _ROW_OVERHEAD
-    alone = sum(_spark_size(column) for column in columns if column.name in keys) + _ROW_OVERHEAD
+    alone = (
+        sum(_spark_size(column) for column in columns if column.name in staged.keys) + _ROW_OVERHEAD
+    )
     between = int(staged.bytes * math.sqrt(alone / whole))
     conf |= {
         f"{bloom}.enabled": "true",

@@ -35,7 +35,7 @@ def overwrite_columns(
     The session is our own. *step* is done around each switch of the feed.
     """
     found = find_table(spark, ref)
-    paused = found is not None and _is_paused(found)
+    paused = _is_paused(found)
     if found is not None and found.mapped and found.has_feed:
         now = dict(rows.dtypes)
         # A column that does not stay what it is, Delta takes for one that is dropped.
@@ -49,14 +49,14 @@ def overwrite_columns(
             _switch(spark, ref, on=True)
 
 
-def resume_feed(spark: SparkSession, ref: TableRef, found: Found) -> None:
-    """Switch a feed on again that a killed runner has left off; what its owner has switched off stays so."""
+def resume_feed(spark: SparkSession, ref: TableRef, found: Found | None) -> None:
+    """Switch the feed of a table on again that a killed runner has left off; what its owner has switched off stays."""
     if _is_paused(found):
         _switch(spark, ref, on=True)
 
 
-def _is_paused(found: Found) -> bool:
-    return found.properties.get(PAUSED) == "true" and not found.has_feed
+def _is_paused(found: Found | None) -> bool:
+    return found is not None and found.properties.get(PAUSED) == "true" and not found.has_feed
 
 
 def _switch(spark: SparkSession, ref: TableRef, *, on: bool) -> None:

@@ -1,44 +1,89 @@
-"""Write what one commit needs to a private place first, so that MERGE may read it as often as it likes.
+"""Changes as a commit takes them, written to a private place first, so that MERGE may read them as often as it likes.
 
-In: a frame, or rows in memory. Out: `Staged`. What the footers of the written files tell (rows, ops, NULL keys, the
-range of the first key) costs no job.
+In: a frame, or rows in memory, and a `Stage` for files: at most one row for each key that matches, and what to do with
+it in `OP`. Whoever writes a Delta table folds to this: the marker fold of a batch, the net changes of a window. Out:
+`Staged`. What the footers of the written files tell (rows, ops, NULL keys, the range of the first key) costs no job.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.commit.staged import ADD, OP, Staged
 from mirrorlib.delta.sessions import file_reader
+from mirrorlib.identifiers import quote
+from mirrorlib.journal.entries import new_attempt
 from mirrorlib.store import Store, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+OP = "_mirror_op"
+SET = "_mirror_set"  # by place, which columns an update sets
+FRESH = "_mirror_fresh"  # no row of the key was there before the window, nor in what the target has of it
+# nothing can carry it out: the rows are not what the target goes by · delete · update or insert · update only ·
+# insert without a look
+WRONG, DROP, PUT, CHANGE, ADD = 0, 1, 2, 3, 4
 _RANGED = frozenset({"tinyint", "smallint", "int", "bigint"})  # Parquet, Arrow and Spark agree
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A batch's changes, ready to be committed."""
+
+    frame: DataFrame  # the table's columns, plus `OP` unless every row is to be inserted
+    # Which ops occur, as far as known; all that markers allow for a large batch.
+    ops: frozenset[int]
+    rows: int  # how many rows, at most
+    bytes: int  # how many bytes were staged, 0 when the change files themselves are read
+    keys: Sequence[str] = ()  # the columns by which rows of the table are found, as it spells them
+    null_keys: bool = False  # some key may be NULL
+    private: bool = True  # the frame reads staged files, not the landing zone
+    # The column whose value has to be greater for an update to count; None where all count.
+    conditional: str | None = None
+    partial: bool = False  # updates set those columns alone of which `SET` says so
+    # Smallest and largest value of the first key column, where both are known.
+    key_range: tuple[object, object] | None = None
+    # Rows by marker name, where they are not those of the files.
+    counts: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Where one attempt stages: a folder that nobody else knows."""
+
+    spark: SparkSession
+    state: Store
+    folder: str
+
+
+@contextlib.contextmanager
+def staging(spark: SparkSession, state: Store, place: str) -> Iterator[Stage]:
+    """Lend a stage in a place of the state folder, and remove what was staged."""
+    stage = Stage(spark=spark, state=state, folder=f"{place}/{new_attempt()}")
+    try:
+        yield stage
+    finally:
+        state.delete_folder(stage.folder)
+
+
 def stage_frame(
-    spark: SparkSession,
-    store: Store,
-    path: str,
-    frame: DataFrame,
-    keys: Sequence[str],
-    ops: Iterable[int],
+    stage: Stage, name: str, frame: DataFrame, keys: Sequence[str], ops: Iterable[int]
 ) -> Staged:
-    """Compute a frame and write it to a folder that nobody else knows.
+    """Compute a frame and stage it under a name.
 
     It has the table's columns, and `OP` with one of *ops*, unless all rows are to be inserted. Rows will be matched
     by *keys*.
     """
     from pyspark.sql import types as t
 
+    store, path = stage.state, f"{stage.folder}/{name}"
     frame.write.parquet(store.uri(path))
     files = [file for file in contents(store, path).files if file.name.endswith(".parquet")]
     footers = []
@@ -52,10 +97,11 @@ def stage_frame(
     kinds = {field.name: field.dataType.simpleString() for field in fields}
     bare = t.StructType([t.StructField(field.name, field.dataType) for field in fields])
     return Staged(
-        frame=file_reader(spark, bare).parquet(store.uri(path)),
+        frame=file_reader(stage.spark, bare).parquet(store.uri(path)),
         ops=frozenset(op for op in ops if rows and (ends is None or ends[0] <= op <= ends[1])),
         rows=rows,
         bytes=sum(file.size for file in files),
+        keys=keys,
         null_keys=any(
             one is None or not one.has_null_count or one.null_count
             for key in keys
@@ -106,6 +152,15 @@ def staged_table(
         ops=frozenset(ops),
         rows=len(rows),
         bytes=rows.nbytes if size is None else size,
+        keys=keys,
         null_keys=any(rows.column(key).null_count for key in keys),
         key_range=ends,
     )
+
+
+def count_doubles(rows: DataFrame, keys: Sequence[str]) -> int:
+    """Count the keys that are there more than once."""
+    from pyspark.sql import functions as f
+
+    copies = f.count(f.lit(1)).alias("_mirror_copies")  # a key may be called "count"
+    return rows.groupBy(*map(quote, keys)).agg(copies).where("_mirror_copies > 1").count()

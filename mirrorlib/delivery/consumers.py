@@ -22,7 +22,7 @@ from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.events import pick
 from mirrorlib.feed.proof import may_leave_log
 from mirrorlib.feed.window import begin_stream, open_window
-from mirrorlib.journal.leases import hold_stream, holder_of
+from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import Start, check_start, table_id_of, version_given
 from mirrorlib.names import matches, parse_name
@@ -71,7 +71,7 @@ def drop_consumer(
     found = known_streams(Target.of(target, catalog=catalog, state=state), consumer, tables)
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
-            held.enter_context(hold_stream(registry))
+            held.enter_context(hold(registry.lease()))
         for registry in found:
             registry.forget()
     for registry in found:
@@ -108,7 +108,7 @@ def rewind_consumer(
     begins = [(each, begin_stream(_commits_of(place, each.table, spark), to)) for each in found]
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
-            held.enter_context(hold_stream(registry))
+            held.enter_context(hold(registry.lease()))
         for registry, begin in begins:
             stream = registry.newest_stream()
             if stream is None:  # dropped a moment ago
@@ -168,7 +168,7 @@ def _status(
     if said.get("state") == "failed" and status.health in {"behind", "expiring"}:
         reason = " ".join(filter(None, (str(said.get("reason", "")), status.reason)))
         status = replace(status, health="failed", reason=reason)
-    holder = holder_of(registry)
+    holder = registry.lease().newest()[1]
     return replace(status, holder=holder, health="delivering") if holder else status
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.stage import staging
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.stream_job import StreamJob, begin_anew, check_table
 from mirrorlib.errors import (
@@ -25,7 +26,7 @@ from mirrorlib.feed.proof import check_kept, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
 from mirrorlib.feed.schemas import physical_names, renewed_columns
 from mirrorlib.feed.window import open_window
-from mirrorlib.journal.entries import new_attempt, now
+from mirrorlib.journal.entries import now
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan, snapshot_command
 
 if TYPE_CHECKING:
@@ -202,24 +203,22 @@ def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
             return False
 
     metadata = source.commits.metadata_at(plan.until)
-    # Of this call's own: a runner that was taken for gone may still be at the same window.
-    folder = f"{job.registry.scratch}/{plan.attempt}/{new_attempt()}"
-    delivery = Delivery(
-        spark=spark,
-        stream=stream,
-        plan=plan,
-        frame=frame,
-        scratch=state,
-        folder=folder,
-        collected=collected,
-        stated_rows=stated_rows,
-        given=None if stream.start_at is None else given,  # what began with a snapshot needs none
-        unchanged_since=is_unchanged_since,
-        physical=physical_names(metadata),
-        renewed=renewed_columns(source.commits, plan.until) if metadata.mapped else {},
-        mapped=metadata.mapped,
-    )
-    try:
+    # A stage of this call's own: a runner that was taken for gone may still be at the same window.
+    with staging(spark, state, f"{job.registry.scratch}/{plan.attempt}") as stage:
+        delivery = Delivery(
+            spark=spark,
+            stream=stream,
+            plan=plan,
+            frame=frame,
+            scratch=state,
+            folder=stage.folder,
+            collected=collected,
+            stated_rows=stated_rows,
+            # What began with a snapshot needs none.
+            given=None if stream.start_at is None else given,
+            unchanged_since=is_unchanged_since,
+            physical=physical_names(metadata),
+            renewed=renewed_columns(source.commits, plan.until) if metadata.mapped else {},
+            mapped=metadata.mapped,
+        )
         return job.run.sink.deliver(delivery)
-    finally:
-        state.delete_folder(folder)

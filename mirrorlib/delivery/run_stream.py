@@ -19,7 +19,7 @@ from mirrorlib.feed.declared_keys import find_mirror
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
 from mirrorlib.feed.window import open_window, plan_window
-from mirrorlib.journal.leases import hold_stream
+from mirrorlib.journal.leases import hold
 from mirrorlib.journal.streams import (
     WindowEntry,
     WindowPlan,
@@ -38,7 +38,7 @@ def bring_up_to_date(job: StreamJob, progress: StreamProgress) -> None:
     _note(job, progress, entry)
     if entry is not None and entry.done is not None and _is_current(job, entry):
         return
-    with hold_stream(registry) as lease, lend_session(job.run.spark) as spark:
+    with hold(registry.lease()) as lease, lend_session(job.run.spark) as spark:
         job = replace(job, spark=spark)
         if registry.newest_stream() != stream:
             msg = "the consumer was dropped or rewound a moment ago"

@@ -17,8 +17,7 @@ from mirrorlib.commit.last_commit import LastCommit, read_last_commit
 from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
-from mirrorlib.commit.stage import stage_frame
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, stage_frame, staging
 from mirrorlib.delta.columns import is_same, sized_column
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
@@ -30,7 +29,6 @@ from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.events import Event, Observer, When
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name
-from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.leases import Lease
 from mirrorlib.keys.tags import untag
 from mirrorlib.keys.value import Keys
@@ -150,23 +148,19 @@ def write_difference(
 
     *keys* are a primary key that occurs once, by which rows are found faster; none where there is none.
     """
-    state = open_store(job.place.root.state)
-    folder = f"staged/derive/{job.place.ref.name.segment}/{new_attempt()}"
+    state, place = open_store(job.place.root.state), f"staged/derive/{job.place.ref.name.segment}"
     names = [name for name in changes.columns if name != OP]
     by = keys or names
-    try:
-        staged = stage_frame(job.session, state, folder, untag(changes), by, (DROP, CHANGE, ADD))
+    with staging(job.session, state, place) as stage:
+        staged = stage_frame(stage, "differences", untag(changes), by, (DROP, CHANGE, ADD))
         counts = {op: rows for op, rows in staged.frame.groupBy(OP).count().collect()}  # noqa: C416
         commit_staged(
             job.session,
             job.place.ref,
             replace(staged, ops=frozenset(counts)),
             tuple(sized_column(name, changes.schema[name].dataType) for name in names),
-            by,
             mark,
             table_bytes=found.bytes,
         )
-    finally:
-        state.delete_folder(folder)
     changed = counts.get(CHANGE, 0)
     return counts.get(ADD, 0) + changed, counts.get(DROP, 0) + changed

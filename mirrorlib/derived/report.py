@@ -5,16 +5,14 @@ derived/<table>.json        the derived table that a table of the target is: sou
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from mirrorlib.derived.place import TablePlace
 from mirrorlib.derived.strategy.choose import How
-from mirrorlib.errors import JournalError
 from mirrorlib.journal.entries import now
-from mirrorlib.journal.plan_log import FORMAT, check_format, json_bytes
+from mirrorlib.journal.plan_log import read_word, write_word
 from mirrorlib.keys.read import KeysStep
 from mirrorlib.keys.value import Keys
 from mirrorlib.store import Store, contents, open_store
@@ -98,13 +96,12 @@ def write_record(place: TablePlace, report: DeriveReport) -> None:
     ref = place.ref
     told = {"address": ref.address, "table": str(ref.name), **asdict(report), "at": now()}
     file = f"{_FOLDER}/{ref.name.segment}.json"
-    open_store(place.root.state).put(file, json_bytes({"format": FORMAT, **told}))
+    write_word(open_store(place.root.state), file, told)
 
 
 def read_records(state: Store) -> Iterator[dict[str, Any]]:
     """Give what is told of the derived tables whose state is in a folder; what cannot be read is left out."""
     for file in contents(state, _FOLDER).files:
-        with contextlib.suppress(JournalError):
-            record = check_format(state.read(file.path), file.path)
-            if record.keys() >= {"address", "name", "sources", "keys", "losses", "how"}:
-                yield record
+        record = read_word(state, file.path)
+        if record.keys() >= {"address", "name", "sources", "keys", "losses", "how"}:
+            yield record

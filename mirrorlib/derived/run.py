@@ -36,7 +36,7 @@ from mirrorlib.errors import (
 )
 from mirrorlib.events import Observer, unobserved
 from mirrorlib.journal.disk import open_state
-from mirrorlib.journal.leases import hold_stream
+from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, check_name
 from mirrorlib.store import PathOrUrl, open_store
 
@@ -87,7 +87,7 @@ def derive_table(
     place = find_place_with_state(spark, target, state)
     store = open_store(place.root.state)
     open_state(store)
-    lock = hold_stream(Registry(store, f"{CONSUMER}{name}", place.ref.name))
+    lock = hold(Registry(store, f"{CONSUMER}{name}", place.ref.name).lease())
     with lock as lease, lend_session(spark) as session, place.hold(spark):
         opened = open_sources(spark, name, sources, place, state)  # as they are from here on
         for folder in dict.fromkeys(one.place.root.state for one in opened):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
+from mirrorlib.commit.stage import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.errors import FeedError
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.nested import is_free_of

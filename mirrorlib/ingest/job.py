@@ -117,7 +117,6 @@ def open_work(
         source=source,
         journal=Journal(job.state, folder.name),
         lives=lives,
-        state=job.state,
         options=job.options,
         observe=job.observe,
         stop=job.stop,
@@ -196,7 +195,8 @@ def _is_of(job: Job, name: TableName) -> bool:
     except MirrorError as exc:
         _LOG.warning("a table that is not in the zone: %s", exc)
         return False
-    zone = entry.plan.zone if entry else lives[-1].zone if lives else None
+    # Before the first batch the last run may have tried any zone.
+    zone = journal.zone(entry) if entry else lives[-1].zone if lives else None
     return zone == job.zone.url
 
 

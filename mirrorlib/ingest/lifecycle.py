@@ -1,25 +1,32 @@
-"""Follow a table folder through its lives: first seen, gone, re-created, begun in the middle.
+"""Follow a table folder through its lives: first seen, gone, re-created, begun in the middle, or behind another.
 
 In: a job and what the zone shows. Out: the lives that a runner works with, and what became of tables
 whose folders are gone. A folder counts as re-created when a run has seen it absent; a re-upload
 beside a cleaner looks the same as any other sign, so nothing else is taken for one (landing-zone
-format, table lifecycle; docs/bad-input.md, "Folders that go and come back").
+format, table lifecycle; docs/bad-input.md, "Folders that go and come back"). A life that keeps the table takes it over
+from the one before: from then on nobody else can commit to it, and the journal holds all that was appended. Every step
+of that may be repeated, and is until the first plan of the new life is written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
+from mirrorlib.delta.columns import Columns, find_key_column
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import drop_table, find_table, refer
-from mirrorlib.errors import MirrorError
-from mirrorlib.ingest.batch.evolve_table import refuse_others_table
+from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.ingest.batch.evolve_table import fence_lives, refuse_others_table, refuse_table
+from mirrorlib.ingest.batch.foreign_writes import find_outcome
+from mirrorlib.ingest.batch.outcome import outcome_of
 from mirrorlib.ingest.files.history import passed_files
 from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.job import Job, is_kept
 from mirrorlib.ingest.report import GONE
+from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import REBUILD, Life
 from mirrorlib.landing.listing import FolderListing
@@ -55,7 +62,7 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
                 msg = "the table cannot be dropped: another one lies inside its folder"
                 step = "Move or remove it by hand, or leave out --on-gone drop."
                 raise MirrorError(msg, table=str(name), found=str(inner), next_step=step)
-            refuse_others_table(str(name), lives, found, allow_forgetting=True)
+            refuse_others_table(str(name), lives, found)
             if not write:
                 return f"{GONE} The Delta table will be dropped, as --on-gone asks."
             drop_table(spark, ref)
@@ -108,3 +115,43 @@ def _next_life(
     begun = newest is not None and (newest.done is None or bool(newest.position))
     # A rebuild begins as the life did whose files it takes.
     return None if begun or last.keeps or last.why == REBUILD else ("start at", start)
+
+
+def take_over(work: Work) -> bool:
+    """See that the life before can commit nothing more, and write down how its last batch ended.
+
+    Returns whether the life has yet to begin; what the life before has appended is known for certain only now.
+
+    Raises `JournalError`: the table lacks a key column; `ForeignWriteError`: it is not this mirror's, or somebody else
+    wrote to it; `OutcomeUnknownError`: nobody can tell any more what became of the last batch.
+    """
+    if not work.life.keeps or work.journal.newest(work.life) is not None:
+        return False
+    found = find_table(work.spark, work.ref)
+    if found is None:
+        return True  # the guard says so
+    refuse_table(work, found)
+    check_key_columns(work.table, found.columns, work.source.policies.keys)
+    with work.step("fence", {}):
+        fence_lives(work, found)
+    before = work.lives[-2]
+    entry = work.journal.newest(before)
+    if entry is not None and entry.done is None:
+        attempt = Attempt(work=work, plan=entry.plan)
+        _, ended = find_outcome(attempt)
+        if ended is not None:  # else it never will be
+            done = outcome_of(attempt, ended)
+            work.journal.write_done(before, entry.plan.batch, done)
+    return True
+
+
+def check_key_columns(table: str, columns: Columns, keys: Sequence[str]) -> None:
+    """See that a table that is kept has the columns of its new keys.
+
+    Raises `JournalError`: it lacks one, so that no change could find the rows that were appended.
+    """
+    missing = next((key for key in keys if find_key_column(columns, key) is None), None)
+    if missing is not None:
+        msg = "the table cannot be kept: it lacks a key column that _metadata.json names"
+        step = f"Correct keyColumns, or let the table start over: mirrorlib reset TARGET {table}"
+        raise JournalError(msg, table=table, column=missing, next_step=step)

@@ -160,15 +160,15 @@ def _plan_end(job: Job, name: TableName) -> PlannedTable:
 def _plan_table(job: Job, folder: TableFolder, *, compares: bool) -> PlannedTable:
     journal = Journal(job.state, folder.name)
     history = History(journal, job.zone.url, moved_from=job.options.moved_from, planned=True)
-    view = FolderView(zone=job.zone, folder=folder, history=history, options=job.options)
-    planned = PlannedTable(table=folder.name.shown, state="waiting")
-    course = _Foreseeing(view, planned, compares=compares)
+    told = PlannedTable(table=folder.name.shown, state="waiting")
+    course = _Foreseeing(told=told, compares=compares)
+    course.view = FolderView(zone=job.zone, folder=folder, history=history, options=job.options)
     if job.rebuilds:  # which is one batch
-        job = replace(job, stop=lambda: bool(course.planned.batches))
+        job = replace(job, stop=lambda: bool(course.told.batches))
     try:
         return _foresee(job, folder, course)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        return _failed(course.planned, folder.name, exc)
+        return _failed(course.told, folder.name, exc)
 
 
 def _foresee(job: Job, folder: TableFolder, course: _Foreseeing) -> PlannedTable:
@@ -185,26 +185,19 @@ def _foresee(job: Job, folder: TableFolder, course: _Foreseeing) -> PlannedTable
             opened = replace(opened, listing=none, passed=passed, warnings=())
     course.warn(*opened.warnings)
     if opened.waits_for:
-        return replace(course.planned, reason=opened.waits_for)
+        return replace(course.told, reason=opened.waits_for)
     course.opened = opened
     with lend_session(job.spark) as spark:
         return advance_table(open_work(job, spark, folder, opened, lives), course)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Foreseeing(Course[PlannedTable]):
     """Go through the batches that apply would make, each on the columns that the one before would leave."""
 
-    view: FolderView
-    planned: PlannedTable
     compares: bool
-    entry: Entry | None = None
     _standing: Standing | None = None  # as the batches that were foreseen leave it
     _position: Mapping[str, int] = field(default_factory=dict)
-
-    def warn(self, *warnings: str) -> None:
-        told = dict.fromkeys((*self.planned.warnings, *warnings))
-        self.planned = replace(self.planned, warnings=tuple(told))
 
     def begin(self, work: Work, entry: Entry | None) -> None:
         self.entry, self._standing, prepared = end_pending(work, entry)
@@ -226,15 +219,15 @@ class _Foreseeing(Course[PlannedTable]):
             self._position = position_after(coming.position, coming.files, by_time=by_time)
 
     def end(self, coming: Next) -> PlannedTable:
-        behind = coming.state == "current" and self.planned.batches
+        behind = coming.state == "current" and self.told.batches
         state: State = "behind" if behind else coming.state
-        return replace(self.planned, state=state, reason=coming.reason, file=coming.file)
+        return replace(self.told, state=state, reason=coming.reason, file=coming.file)
 
     def _add(
         self, work: Work, standing: Standing, prepared: Prepared, position: Mapping[str, int]
     ) -> None:
         """Add a batch; see that the first finds a place that is free, or ours, and say of snapshots what it changes."""
-        planned, before, columns = self.planned, standing.columns, prepared.growth.columns
+        planned, before, columns = self.told, standing.columns, prepared.growth.columns
         differences, found = planned.differences, None
         if not planned.batches and not before:
             found = find_table(work.spark, work.ref)
@@ -258,7 +251,7 @@ class _Foreseeing(Course[PlannedTable]):
             most = f"of {work.options.rewrite_limit:,} that --rewrite-limit allows"
             changes = (*changes, f"writes {standing.bytes:,} bytes of the table again, {most}")
         self._standing = replace(standing, columns=columns)
-        self.planned = replace(
+        self.told = replace(
             planned,
             batches=planned.batches + 1,
             files=planned.files + len(contents),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.claim import claim_table
 from mirrorlib.commit.mark import Mark
 from mirrorlib.commit.merge import commit_staged
+from mirrorlib.commit.stage import staging
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.lock import lock_table
@@ -25,7 +26,6 @@ from mirrorlib.errors import ForeignWriteError, JournalError
 from mirrorlib.events import Observer, emit, unobserved
 from mirrorlib.feed.read import read_rows
 from mirrorlib.ingest.batch.snapshot import stage_difference
-from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.ingest.files.continued_life import find_rebuilt
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.job import open_job
@@ -34,7 +34,7 @@ from mirrorlib.ingest.preview import plan_job
 from mirrorlib.ingest.reset import lives_in, start_over
 from mirrorlib.ingest.run import apply_job
 from mirrorlib.journal.disk import Journal, check_owner
-from mirrorlib.journal.entries import REBUILD, Done, Entry, Life, new_attempt
+from mirrorlib.journal.entries import REBUILD, Done, Entry, Life
 from mirrorlib.landing.listing import FolderListing, TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, parse_name, sequence_name
 from mirrorlib.store import PathOrUrl, open_store
@@ -219,20 +219,16 @@ def undo_rebuild(
         source = find_feed_table(session, ref.address, shown=name.shown)
         rows = read_rows(session, source, done.version - 1)
         found = check_made(find_table(session, ref), str(name))
-        folder = f"staged/tables/{name.segment}/undo-{new_attempt()}"
-        stage = Stage(spark=session, state=store, folder=folder)
-        try:
+        with staging(session, store, f"staged/tables/{name.segment}") as stage:
             keys = spelled_keys(found.columns, entry.plan.policies.keys)
-            staged, by = stage_difference(stage, ref, rows, keys)
+            staged = stage_difference(stage, ref, rows, keys)
             now = log.newest(at_least=newest) or newest
             if _is_undone(log.commits(newest, now), str(name)):  # by another, since the first look
                 return
             facts = {"life": life.uuid, "batch": None, "outcome": _UNDONE, "mirrorlib": VERSION}
             claim = claim_table(session, ref, log, store, newest, f"mirrorlib:apply:{name}")
             mark = Mark(app_id=f"{life.app_id}:undo", version=1, facts=facts, claim=claim)
-            commit_staged(session, ref, staged, found.columns, by, mark, table_bytes=found.bytes)
-        finally:
-            store.delete_folder(folder)
+            commit_staged(session, ref, staged, found.columns, mark, table_bytes=found.bytes)
     reason = "Its rebuild was undone."
     text = "%(table)s: %(reason)s"
     emit("reset", text, table=name.shown, kind="undo", reason=reason, zone=life.zone)

@@ -7,18 +7,18 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.staged import count_doubles
+from mirrorlib.commit.stage import count_doubles
 from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import find_table, read_table, refer
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.events import emit
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
-from mirrorlib.ingest.batch.take_over import check_key_columns
 from mirrorlib.ingest.files.continued_life import numbers_of, position_behind
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.source import refuse_changed_source
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
+from mirrorlib.ingest.lifecycle import check_key_columns
 from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import Entry, Life
 from mirrorlib.landing.listing import TableFolder, see_below, see_folder
@@ -127,11 +127,10 @@ def lives_in(journal: Journal, name: TableName) -> tuple[Life, ...]:
 
 
 def _begin_anew(name: TableName, start_at: int, journal: Journal) -> Life:
-    last = journal.lives()[-1]
-    zone = last.zone
+    last, newest = journal.lives()[-1], None
     with suppress(JournalError):  # plans were lost
         newest = journal.newest(last)
-        zone = newest.plan.zone if newest else zone
+    zone = journal.zone(newest) or last.zone
     _check_first(zone, name, start_at)
     return journal.begin_life("reset", zone, last.ordinal + 1, start_at)
 
@@ -217,7 +216,7 @@ def _find_mirror(
         msg = "there is nothing to keep: the Delta table is gone"
         step = f"Start it over: mirrorlib reset TARGET {name}"
         raise JournalError(msg, table=str(name), next_step=step)
-    refuse_others_table(str(name), lives, found, allow_forgetting=True)
+    refuse_others_table(str(name), lives, found)
     check_key_columns(str(name), found.columns, keys)
     names = spelled_keys(found.columns, keys)
     counted = count_doubles(read_table(spark, ref), names) if names else 0

@@ -20,18 +20,17 @@ from mirrorlib.delta.sessions import carries_marks, lend_session, side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import MirrorError
 from mirrorlib.events import STOPPED, Event, Observer, emit_state, pick
-from mirrorlib.ingest.advance import Applying, advance_table
+from mirrorlib.ingest.advance import advance_table
+from mirrorlib.ingest.applying import Applying
 from mirrorlib.ingest.batch.foreign_writes import read_verified
-from mirrorlib.ingest.batch.take_over import take_over
 from mirrorlib.ingest.files.cleanup import clean_folder
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
-from mirrorlib.ingest.lifecycle import end_life, lives_of
+from mirrorlib.ingest.lifecycle import end_life, lives_of, take_over
 from mirrorlib.ingest.options import Asked, read_asked, show_options
 from mirrorlib.ingest.preview import approve_tables
-from mirrorlib.ingest.progress import Progress, record_status
 from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.journal.entries import now
@@ -119,7 +118,7 @@ def apply_job(job: Job, approve: str | None = None) -> ApplyReport:
 def _report(
     job: Job,
     name: TableName,
-    act: Callable[[Journal, Progress], TableReport],
+    act: Callable[[Journal, Applying], TableReport],
     *,
     known: bool = True,
 ) -> TableReport:
@@ -128,16 +127,17 @@ def _report(
     One that is not *known* leaves nothing in the journal: no table is called so.
     """
     journal = Journal(job.state, name)
-    progress = Progress(table=name.shown, zone=job.zone.url)
+    told = TableReport(table=name.shown, state="waiting")
+    course = Applying(told=told, zone=job.zone.url, others_wait=job.others_wait)
     try:
-        report = act(journal, progress)
+        report = act(journal, course)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         error = as_mirror_error(exc, name.shown)
-        report = progress.end("failed", str(error), file=error.file, error=type(error).__name__)
+        report = course.report("failed", str(error), file=error.file, error=type(error).__name__)
     before, since = "" if known else str(report.state), now()  # nobody remembers what is not known
     if known:
         try:
-            before, since = record_status(journal, progress, report)
+            before, since = course.record(journal, report)
         except MirrorError as exc:  # losing the last word must not hide what happened
             _LOG.warning("%s: its status could not be written: %s", report.table, exc)
     if report.state not in STOPPED:
@@ -148,13 +148,13 @@ def _report(
     return replace(report, since=since)
 
 
-def _end_gone(job: Job, name: TableName, journal: Journal, progress: Progress) -> TableReport:
-    progress.entry = journal.newest(journal.lives()[-1])
+def _end_gone(job: Job, name: TableName, journal: Journal, course: Applying) -> TableReport:
+    course.entry = journal.newest(journal.lives()[-1])
     done = end_life(job, name)
-    return progress.end("gone", done) if done else progress.end("behind", "Its folder is back.")
+    return course.report("gone", done) if done else course.report("behind", "Its folder is back.")
 
 
-def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress) -> TableReport:
+def _advance(job: Job, folder: TableFolder, journal: Journal, course: Applying) -> TableReport:
     if folder.refusal is not None:
         raise folder.refusal
     with (
@@ -163,28 +163,27 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress
         _hold_claims(spark, job, folder.name),
     ):
         word = journal.read_status()
-        progress.recall(word)
-        view, opened = _open(job, folder, journal, word, progress)
+        course.recall(word)
+        opened = _open(job, folder, journal, word, course)
         # A plain folder whose first files do not count has been seen only once its life has begun.
         if opened.waits_for and not (opened.plain and not job.options.include_existing):
-            return progress.end("waiting", opened.waits_for)
+            return course.report("waiting", opened.waits_for)
         if isinstance(job.state, LocalStore):
             # What a killed runner left; the lock says it is gone.
             job.state.delete_folder(f"staged/tables/{folder.name.segment}")
-        progress.verified = read_verified(word)
+        course.verified = read_verified(word)
         before = journal.lives()
         lives = lives_of(job, journal, opened, before)
         work = open_work(job, spark, folder, opened, lives)
         if take_over(work) or lives != before:  # what has been applied is another thing now
-            view, opened = _open(job, folder, journal, word, progress)
+            opened = _open(job, folder, journal, word, course)
             if opened.waits_for:
-                return progress.end("waiting", opened.waits_for)
+                return course.report("waiting", opened.waits_for)
             work = open_work(job, spark, folder, opened, lives)
-        course = Applying(view, opened, progress, job.others_wait)
-        report = advance_table(work, course, progress.proven)
-        if view.incremental is not None:
-            progress.listed = view.incremental.result(progress.entry)
-        clean_folder(work, view, progress.entry)
+        report = advance_table(work, course)
+        if course.view.incremental is not None:
+            course.listed = course.view.incremental.result(course.entry)
+        clean_folder(work, course.view, course.entry)
         return report
 
 
@@ -196,20 +195,20 @@ def _hold_claims(spark: SparkSession, job: Job, name: TableName) -> AbstractCont
 
 
 def _open(
-    job: Job, folder: TableFolder, journal: Journal, word: Mapping[str, Any], progress: Progress
-) -> tuple[FolderView, OpenedFolder]:
+    job: Job, folder: TableFolder, journal: Journal, word: Mapping[str, Any], course: Applying
+) -> OpenedFolder:
     table = str(folder.name)
     job.observe(Event(table=table, step="list", when="before"))
     history = History(journal, job.zone.url, moved_from=job.options.moved_from)
-    view = FolderView(
+    course.view = FolderView(
         zone=job.zone,
         folder=folder,
         history=history,
         options=job.options,
         incremental=IncrementalListing(history, job.options, read_listed(word)),
     )
-    opened = view.open()
+    course.opened = opened = course.view.open()
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
-    progress.listing = "incremental" if opened.partial else "full"
-    progress.warnings = list(dict.fromkeys(opened.warnings))
-    return view, opened
+    listing, warnings = "incremental" if opened.partial else "full", dict.fromkeys(opened.warnings)
+    course.told = replace(course.told, listing=listing, warnings=tuple(warnings))
+    return opened

@@ -19,7 +19,6 @@ from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.delta.table import TableRef
 from mirrorlib.events import Event, Observer
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.store import Store
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -41,9 +40,8 @@ class Work:
     ref: TableRef
     log: TableLog
     source: Source  # where its change files lie, with the policies of new plans
-    journal: Journal
+    journal: Journal  # in whose state folder batches are staged
     lives: tuple[Life, ...]  # all lives, the present one last
-    state: Store  # the state folder, in which batches are staged
     options: Options
     observe: Observer
     stop: Callable[[], bool]  # asked between batches; True ends the run

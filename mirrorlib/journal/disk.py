@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -35,12 +35,12 @@ from mirrorlib.journal.entries import Done, Entry, Life, Plan, new_attempt, now
 from mirrorlib.journal.plan_log import (
     FORMAT,
     PlanLog,
-    Values,
     check_format,
     json_bytes,
     newest_names,
     number_of,
     numbered,
+    numbered_files,
 )
 from mirrorlib.names import TableName
 from mirrorlib.store import Store, contents, has_no_put_new
@@ -54,12 +54,12 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
 
     def __init__(self, state: Store, table: TableName) -> None:
         kinds = (Plan, Done, Entry, attrgetter("batch"))
-        super().__init__(Values(state, str(table)), f"{_FOLDER}/{table.segment}", kinds)
+        super().__init__(state, str(table), f"{_FOLDER}/{table.segment}", kinds)
 
     def lives(self) -> tuple[Life, ...]:
         """Return all lives, first to newest."""
-        files = self._values.numbered(f"{self.folder}/lives")
-        return tuple(self._values.read(Life, path) for path in files.values())
+        files = numbered_files(self.state, f"{self.folder}/lives")
+        return tuple(self._value(Life, path) for path in files.values())
 
     def begin_life(
         self,
@@ -82,7 +82,7 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
             include_existing=include_existing,
             keeps=keeps,
         )
-        return self._values.write_new(f"{self.folder}/lives/{ordinal:06d}.json", life)
+        return self._write_new(f"{self.folder}/lives/{ordinal:06d}.json", life)
 
     def write_passed(self, ordinal: int, data: bytes) -> None:
         """Write down, before a life begins, which files it passes over; what was written first counts."""
@@ -101,7 +101,8 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
     def moves(self, life: Life) -> tuple[tuple[str, str], ...]:
         """Return from where to where a plain folder's files have moved, in no order."""
         moves = contents(self.state, f"{self.folder}/moves/{life.ordinal:06d}")
-        records = [self._values.json(file.path) for file in moves.files]
+        found = [(self.state.read(file.path), file.path) for file in moves.files]
+        records = [check_format(data, path, self.table) for data, path in found]
         return tuple((str(one.get("from")), str(one.get("to"))) for one in records)
 
     def write_gone(self, life: Life) -> None:
@@ -117,9 +118,17 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
         """Return the newest batch of the present life, the last one; None before the first life or plan."""
         return self.newest(lives[-1]) if lives else None
 
-    def zone(self, entry: Entry | None) -> str | None:
-        """Return the landing zone that the table was read from last; where its last word is lost, that of a batch."""
-        return self.read_status().get("zone") or (entry.plan.zone if entry else None)
+    def zone(self, entry: Entry | None, word: Mapping[str, Any] | None = None) -> str | None:
+        """Return the landing zone of a table: where its newest batch's files are known to be, else where they were.
+
+        Of a zone that was merely tried, nobody knows that it is the same one; before the first batch there is no other.
+        *word* is the last word about the table, where that was read already.
+        """
+        word = self.read_status() if word is None else word
+        if entry is None:
+            return word.get("zone")
+        batch, zone = entry.proof(""), str(word.get("proven"))
+        return zone.removeprefix(batch) if zone.startswith(batch) else entry.plan.zone
 
     def newest_checkpoint(self, life: Life) -> tuple[int, bytes] | None:
         """Return the newest checkpoint of the applied files and the batch that it reaches to."""

@@ -1,6 +1,6 @@
 """Keep a second runner off a stream, or a table, while the first is at it.
 
-In: a stream's registry, or a state folder. Out: a lease, held while its file is renewed. The next lease is taken by
+In: a state folder. Out: a lease, held while its file is renewed. The next lease is taken by
 put-if-absent once the newest one was given back, has run out, or belongs to a process of this
 machine that has ended; one that cannot be read is held for a term since it was written, as its
 holder may be at it. What is delivered or applied rests on windows and marks, not on leases: two clocks may
@@ -13,7 +13,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from typing import Any
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.plan_log import json_bytes, newest_names, number_of, numbered, read_object
-from mirrorlib.journal.registry import LEASE, Registry
 from mirrorlib.store import Store
 
 TERM = timedelta(seconds=60)
@@ -107,16 +105,6 @@ def _is_held(held: dict[str, Any]) -> bool:
     return not here or not isinstance(pid, int) or process_started(pid) == held.get("started")
 
 
-def hold_stream(registry: Registry) -> AbstractContextManager[Lease]:
-    """Hold a stream's lease, see `hold`."""
-    return hold(_of_stream(registry))
-
-
-def _of_stream(registry: Registry) -> Lease:
-    does = "delivers the table to this consumer"
-    return Lease(registry.state, f"{registry.folder}/{LEASE}", registry.table, does)
-
-
 @contextlib.contextmanager
 def hold(lease: Lease) -> Iterator[Lease]:
     """Hold a lease, renewing it from a thread of its own; `TableBusyError` where another runner holds it."""
@@ -131,11 +119,6 @@ def hold(lease: Lease) -> Iterator[Lease]:
         renewer.join()
         with contextlib.suppress(MirrorError):  # it runs out by itself
             lease.write(until=_LONG_AGO)
-
-
-def holder_of(registry: Registry) -> str:
-    """Name who delivers now, as machine and process; "" when nobody does."""
-    return _of_stream(registry).newest()[1]
 
 
 def process_started(pid: int) -> str | None:

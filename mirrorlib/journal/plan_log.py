@@ -12,7 +12,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from mirrorlib.errors import JournalError
@@ -45,61 +45,16 @@ E = TypeVar("E")
 _Kinds: TypeAlias = tuple[type[P], type[D], Callable[..., E], Callable[[P], int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
-    """The files of one table in a state folder."""
-
-    state: Store
-    table: str
-
-    def read(self, kind: type[V], path: str) -> V:
-        """Read a value; `JournalError` where its file is missing, damaged or of another format, or lacks a value."""
-        values = self.json(path)
-        known = {field.name: values[field.name] for field in fields(kind) if field.name in values}
-        try:
-            return kind(**kind.revive(known))
-        except (AttributeError, KeyError, TypeError, ValueError) as exc:
-            msg = "the journal lacks a value"
-            raise JournalError(msg, table=self.table, file=path, found=str(exc)) from exc
-
-    def write_new(self, path: str, value: V) -> V:
-        """Write a value unless its file is there; return the one that counts, never ours by belief."""
-        self.state.put_new(path, json_bytes({"format": FORMAT, **asdict(value)}))
-        return self.read(type(value), path)
-
-    def json(self, path: str) -> dict[str, Any]:
-        """Read a file of JSON; see `check_format`."""
-        return check_format(self.state.read(path), path, self.table)
-
-    def numbered(self, folder: str) -> dict[int, str]:
-        """Find the files of a folder that are called by a number, `000001.json`, in order; others are nobody's."""
-        files = contents(self.state, folder).files
-        found = [(file.name.removesuffix(".json"), file) for file in files]
-        numbers = [(int(stem), one) for stem, one in found if stem.isdecimal()]
-        return {number: one.path for number, one in numbers if one.name == f"{number:06d}.json"}
-
-    def read_status(self, path: str) -> dict[str, Any]:
-        """Return the last word about something; empty when there is none that can be read: nothing rests on it."""
-        with contextlib.suppress(JournalError):
-            return self.json(path)
-        return {}
-
-    def write_status(self, path: str, status: Mapping[str, Any]) -> None:
-        """Replace the last word about something."""
-        self.state.put(path, json_bytes({"format": FORMAT, **status}))
-
-
 class PlanLog(ABC, Generic[S, P, D, E]):
     """A table's plans and their outcomes, and the last word about it; an entry is made of a plan and its outcome.
 
     Plans are numbered within the life, or stream, *of* which they are.
     """
 
-    def __init__(self, values: Values, folder: str, kinds: _Kinds[P, D, E]) -> None:
-        self.state = values.state
-        self.table = values.table
+    def __init__(self, state: Store, table: str, folder: str, kinds: _Kinds[P, D, E]) -> None:
+        self.state = state
+        self.table = table
         self.folder = folder
-        self._values = values
         self._plans, self._outcomes, self._entry, self._number = kinds
 
     @abstractmethod
@@ -121,25 +76,40 @@ class PlanLog(ABC, Generic[S, P, D, E]):
 
     def _read(self, of: S, stem: str, *, ended: bool) -> E:
         place = f"{self.folder_of(of)}/{stem}"
-        plan = self._values.read(self._plans, f"{place}.plan.json")
-        done = self._values.read(self._outcomes, f"{place}.done.json") if ended else None
+        plan = self._value(self._plans, f"{place}.plan.json")
+        done = self._value(self._outcomes, f"{place}.done.json") if ended else None
         return self._entry(plan=plan, done=done)
+
+    def _value(self, kind: type[V], path: str) -> V:
+        """Read a value; `JournalError` where its file is missing, damaged or of another format, or lacks a value."""
+        values = check_format(self.state.read(path), path, self.table)
+        known = {field.name: values[field.name] for field in fields(kind) if field.name in values}
+        try:
+            return kind(**kind.revive(known))
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
+            msg = "the journal lacks a value"
+            raise JournalError(msg, table=self.table, file=path, found=str(exc)) from exc
+
+    def _write_new(self, path: str, value: V) -> V:
+        """Write a value unless its file is there; return the one that counts, never ours by belief."""
+        self.state.put_new(path, json_bytes({"format": FORMAT, **asdict(value)}))
+        return self._value(type(value), path)
 
     def write_plan(self, of: S, plan: P) -> P:
         """Write a plan unless its number has one; return the plan that counts."""
-        return self._values.write_new(self._path(of, self._number(plan), "plan"), plan)
+        return self._write_new(self._path(of, self._number(plan), "plan"), plan)
 
     def write_done(self, of: S, number: int, done: D) -> D:
         """Write an outcome unless the plan has one; return the one that counts."""
-        return self._values.write_new(self._path(of, number, "done"), done)
+        return self._write_new(self._path(of, number, "done"), done)
 
     def read_status(self) -> dict[str, Any]:
         """Return the last word about the table; empty when there is none that can be read: nothing rests on it."""
-        return self._values.read_status(f"{self.folder}/status.json")
+        return read_word(self.state, f"{self.folder}/status.json")
 
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Replace the last word about the table."""
-        self._values.write_status(f"{self.folder}/status.json", status)
+        write_word(self.state, f"{self.folder}/status.json", status)
 
     def _path(self, of: S, number: int, kind: str) -> str:
         return f"{self.folder_of(of)}/{numbered(number)}.{kind}.json"
@@ -155,9 +125,29 @@ def newest_names(state: Store, folder: str) -> list[str]:
     return [name for name in state.first_names(folder, _STRAYS) if _NUMBERED.fullmatch(name)]
 
 
+def numbered_files(state: Store, folder: str) -> dict[int, str]:
+    """Find the files of a folder that are called by a number, `000001.json`, in order; others are nobody's."""
+    files = contents(state, folder).files
+    found = [(file.name.removesuffix(".json"), file) for file in files]
+    numbers = [(int(stem), one) for stem, one in found if stem.isdecimal()]
+    return {number: one.path for number, one in numbers if one.name == f"{number:06d}.json"}
+
+
 def number_of(name: str) -> int:
     """Return the number of a file of `newest_names`."""
     return int(name.partition(".")[0].rpartition("-")[2])
+
+
+def read_word(state: Store, path: str) -> dict[str, Any]:
+    """Return the last word about something; empty when there is none that can be read: nothing rests on it."""
+    with contextlib.suppress(JournalError):
+        return check_format(state.read(path), path)
+    return {}
+
+
+def write_word(state: Store, path: str, word: Mapping[str, Any]) -> None:
+    """Replace the last word about something."""
+    state.put(path, json_bytes({"format": FORMAT, **word}))
 
 
 def json_bytes(value: Mapping[str, Any]) -> bytes:

@@ -24,13 +24,14 @@ from typing import Any
 
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.journal.entries import now
-from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes
+from mirrorlib.journal.leases import Lease
+from mirrorlib.journal.plan_log import PlanLog, check_format, numbered_files, write_word
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import TableName, uncarriable
 from mirrorlib.store import Store, contents
 
 FOLDER = "consumers"
-LEASE = "lease"
+_LEASE = "lease"
 _LONGEST_NAME = 60
 _FORGOTTEN = "forgotten.json"
 
@@ -41,13 +42,13 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
     def __init__(self, state: Store, consumer: str, table: TableName) -> None:
         folder = f"{FOLDER}/{TableName(None, consumer).segment}/{table.segment}"
         kinds = (WindowPlan, WindowDone, WindowEntry, attrgetter("number"))
-        super().__init__(Values(state, str(table)), folder, kinds)
+        super().__init__(state, str(table), folder, kinds)
         self.consumer = consumer
 
     def newest_stream(self) -> Stream | None:
         """Return the stream that counts; None when the consumer does not receive the table."""
         files = self.streams()
-        return self._values.read(Stream, files[max(files)]) if files else None
+        return self._value(Stream, files[max(files)]) if files else None
 
     def present_stream(self) -> Stream:
         """Return the stream that counts; `JournalError` where the consumer is gone since it was found."""
@@ -70,23 +71,23 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
 
     def streams(self) -> dict[int, str]:
         """Name the files of the streams by number; none where the consumer does not receive the table."""
-        return self._values.numbered(f"{self.folder}/streams")
+        return numbered_files(self.state, f"{self.folder}/streams")
 
     def all_streams(self) -> list[Stream]:
         """Return the streams, first to newest."""
-        return [self._values.read(Stream, path) for path in self.streams().values()]
+        return [self._value(Stream, path) for path in self.streams().values()]
 
     def begin(self, wanted: Mapping[str, Any], ordinal: int) -> Stream:
         """Begin stream *ordinal*, or return the one that another runner began first."""
         facts = {**wanted, "ordinal": ordinal, "uuid": str(uuid.uuid4()), "began_at": now()}
         stream = Stream(consumer=self.consumer, table=self.table, **facts)
-        return self._values.write_new(f"{self.folder}/streams/{ordinal:06d}.json", stream)
+        return self._write_new(f"{self.folder}/streams/{ordinal:06d}.json", stream)
 
     def given_before(self, stream: Stream, number: int) -> int | None:
         """Return the last window before *number* whose rows the receiver was given; 0 for none, None for a round."""
         if number == 1:
             return 0
-        return self._values.read(WindowDone, self._path(stream, number - 1, "done")).given
+        return self._value(WindowDone, self._path(stream, number - 1, "done")).given
 
     def forget_status(self) -> None:
         """Remove the last word about the stream, which a new one has not earned."""
@@ -100,14 +101,14 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         files = self.streams()
         if files:  # of the name, as what it holds may be damaged
             last = max(files)
-            record: dict[str, Any] = {"format": FORMAT, "ordinal": last}
+            record: dict[str, Any] = {"ordinal": last}
             with contextlib.suppress(JournalError):
-                record["lineage"] = self._values.read(Stream, files[last]).lineage
-            self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(record))
+                record["lineage"] = self._value(Stream, files[last]).lineage
+            write_word(self.state, f"{self.folder}/{_FORGOTTEN}", record)
         self.state.delete_folder(f"{self.folder}/streams")
         self.forget_scratch()
         for name in contents(self.state, self.folder).folders:
-            if name != LEASE:
+            if name != _LEASE:
                 self.state.delete_folder(f"{self.folder}/{name}")
         self.forget_status()
 
@@ -120,9 +121,14 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         """Remove what killed runners left there; who holds the stream may."""
         self.state.delete_folder(self.scratch)
 
+    def lease(self) -> Lease:
+        """Return what keeps other runners off the stream, once it is held."""
+        does = "delivers the table to this consumer"
+        return Lease(self.state, f"{self.folder}/{_LEASE}", self.table, does)
+
     def forget_lease(self) -> None:
         """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""
-        self.state.delete_folder(f"{self.folder}/{LEASE}")
+        self.state.delete_folder(f"{self.folder}/{_LEASE}")
 
     def folder_of(self, of: Stream) -> str:
         """Name the folder of a stream's windows."""

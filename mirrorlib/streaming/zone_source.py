@@ -25,8 +25,8 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder, policies_of
 from mirrorlib.ingest.next_batch import choose_files
 from mirrorlib.ingest.options import SETTLE, Options
-from mirrorlib.ingest.rows.decode import open_schema
-from mirrorlib.ingest.rows.read import Landed, check_identity, open_batches, read_landed
+from mirrorlib.ingest.rows.decode import open_file
+from mirrorlib.ingest.rows.read import check_identity, open_batches, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import list_tables, see_below, see_folder
@@ -175,10 +175,10 @@ class _ChangesReader(ds.DataSourceStreamReader):
         zone, ordinal = open_store(self.options["path"]), 0
         source = Source(zone=zone, table=table, folder=folder, policies=policies)
         landed = read_landed(source, file, decode=False)
-        for rows, markers in open_batches(source, landed):
+        for rows, markers in open_batches(landed):
             last = ordinal + len(rows)
             piece = replace(landed, rows=rows, schema=replace(landed.schema, rows=len(rows)))
-            fitted = fitted_rows(source, piece, columns).columns
+            fitted = fitted_rows(piece, columns).columns
             numbers = pa.array([number] * len(rows), pa.int64())
             names = pa.array([file.name] * len(rows), pa.string())
             ordinals = pa.array(range(ordinal, last), pa.int64())
@@ -219,8 +219,6 @@ def _run(opened: OpenedFolder, position: Offset) -> Files:
 
 def _grow(source: Source, files: Files, columns: Columns) -> Columns:
     """Let columns grow as those of the mirror do; raises `SchemaError` where they cannot."""
-    said = {"counts": {}, "null_keys": 0, "rows": None, "markers": None, "fingerprint": ""}
     for _, file in files:
-        landed = Landed(file=file, schema=open_schema(source, file), **said)  # type: ignore[arg-type]  # not read yet
-        columns = Newcomer(source=source, landed=landed, before=columns).grow(columns)
+        columns = Newcomer(landed=open_file(source, file), before=columns).grow(columns)
     return columns

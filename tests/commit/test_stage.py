@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirrorlib.commit.difference import difference
-from mirrorlib.commit.stage import stage_frame
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, PUT, Stage, stage_frame
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -36,9 +35,10 @@ def test_rows_ops_and_ends_come_from_footers(
     ends: tuple[int, int] | None,
 ) -> None:
     """Of ops no less than there are; a key that is NULL is told."""
+    stage = Stage(spark=spark, state=open_store(tmp_path), folder="staged")
     frame = spark.createDataFrame(rows, f"id bigint, {OP} tinyint")
 
-    staged = stage_frame(spark, open_store(tmp_path), "staged", frame, ["id"], OPS)
+    staged = stage_frame(stage, "rows", frame, ["id"], OPS)
 
     assert (len(rows), ops) == (staged.rows, staged.ops)
     assert ends == staged.key_range
@@ -50,11 +50,12 @@ def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Both have one path in Parquet: nothing is known then, and NULLs are possible."""
+    stage = Stage(spark=spark, state=open_store(tmp_path), folder="staged")
     frame = spark.sql(
         f"SELECT named_struct('b', 1) AS a, CAST(NULL AS INT) AS `a.b`, CAST(2 AS TINYINT) AS {OP}"
     )
 
-    staged = stage_frame(spark, open_store(tmp_path), "staged", frame, ["a.b"], OPS)
+    staged = stage_frame(stage, "rows", frame, ["a.b"], OPS)
 
     assert (True, None) == (staged.null_keys, staged.key_range)
 

@@ -16,7 +16,7 @@ import mirrorlib
 from feeds import forget_rows
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.errors import JournalError, TableBusyError
-from mirrorlib.journal.leases import hold_stream
+from mirrorlib.journal.leases import Lease, hold
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
@@ -433,15 +433,15 @@ def test_a_runner_whose_stream_ends_as_it_begins_delivers_nothing(
     source.export()
     source.run("INSERT INTO {t} VALUES (3, 'd')")
 
-    def hold(registry: Registry) -> Any:
+    def hold_late(lease: Lease) -> Any:
         monkeypatch.undo()
         if change == "drop":
             mirrorlib.drop_consumer(source.target, "lake")
         else:
             mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
-        return hold_stream(registry)
+        return hold(lease)
 
-    monkeypatch.setattr("mirrorlib.delivery.run_stream.hold_stream", hold)
+    monkeypatch.setattr("mirrorlib.delivery.run_stream.hold", hold_late)
     late = source.export()
     assert (late.state, late.windows) == ("busy", 0)
     assert "dropped or rewound a moment ago" in late.reason
@@ -485,7 +485,7 @@ def test_two_runners_keep_apart(source: Source) -> None:
     """A lease holds until it is given back, runs out, or its process has ended."""
     source.export()
     source.run("INSERT INTO {t} VALUES (3, 'd')")
-    with hold_stream(source.registry) as lease:
+    with hold(source.registry.lease()) as lease:
         busy = source.export()
         assert (busy.state, busy.windows) == ("busy", 0)
         assert "another runner delivers" in busy.reason
@@ -631,7 +631,7 @@ def two(source: Source) -> Source:
 @pytest.mark.thorough
 def test_consumers_are_changed_in_all_tables_or_in_none(two: Source) -> None:
     """A runner that is at one of them hinders it before anything is changed."""
-    with hold_stream(two.registry):
+    with hold(two.registry.lease()):
         with pytest.raises(TableBusyError):
             mirrorlib.drop_consumer(two.target, "lake")
         with pytest.raises(TableBusyError):

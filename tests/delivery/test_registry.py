@@ -11,7 +11,7 @@ import pytest
 
 from mirrorlib.errors import JournalError, TableBusyError
 from mirrorlib.journal.entries import now
-from mirrorlib.journal.leases import hold_stream, holder_of, process_started
+from mirrorlib.journal.leases import hold, process_started
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import parse_name
@@ -103,10 +103,10 @@ def test_stray_files_are_no_streams(registry: Registry, tmp_path: Path) -> None:
 
 def test_stray_files_are_no_leases(registry: Registry, tmp_path: Path) -> None:
     """What sorts before a lease does not let a second runner in."""
-    with hold_stream(registry):
+    with hold(registry.lease()):
         (tmp_path / registry.folder / "lease" / "# notes").write_text("{")
 
-        with pytest.raises(TableBusyError), hold_stream(registry):
+        with pytest.raises(TableBusyError), hold(registry.lease()):
             pass
 
 
@@ -123,7 +123,7 @@ DAMAGE = {
 
 def lease_of(registry: Registry, tmp_path: Path, told: object) -> Path:
     """Take a lease, give it back, and damage its file."""
-    with hold_stream(registry):
+    with hold(registry.lease()):
         pass
     file = next((tmp_path / registry.folder / "lease").iterdir())
     if isinstance(told, dict):
@@ -143,10 +143,10 @@ def test_a_lease_that_cannot_be_read_is_held_for_a_minute(
     os.utime(file, (written, written))
 
     if minutes:
-        with hold_stream(registry):
-            assert str(os.getpid()) in holder_of(registry)
+        with hold(registry.lease()):
+            assert str(os.getpid()) in registry.lease().newest()[1]
         return
-    with pytest.raises(TableBusyError, match=file.name), hold_stream(registry):
+    with pytest.raises(TableBusyError, match=file.name), hold(registry.lease()):
         pass
 
 
@@ -157,18 +157,18 @@ def test_a_lease_of_no_process_is_held_until_it_runs_out(
     """Nobody can tell whether it has ended."""
     soon = datetime.now(UTC) + timedelta(seconds=30)
     file = lease_of(registry, tmp_path, {"pid": pid, "until": soon.isoformat(), "started": "1"})
-    assert str(os.uname().nodename) in holder_of(registry)
+    assert str(os.uname().nodename) in registry.lease().newest()[1]
 
     told = json.loads(file.read_text())
     del told["pid"]
     file.write_text(json.dumps(told))
-    assert str(os.uname().nodename) in holder_of(registry)
+    assert str(os.uname().nodename) in registry.lease().newest()[1]
     file.write_text(json.dumps(told | {"until": (soon - timedelta(minutes=1)).isoformat()}))
-    assert not holder_of(registry)
+    assert not registry.lease().newest()[1]
     past = {"pid": os.getpid(), "started": "0", "until": soon.isoformat()}
     assert process_started(os.getpid()) != "0"
     file.write_text(json.dumps(told | past))
-    assert not holder_of(registry)
+    assert not registry.lease().newest()[1]
 
 
 def test_a_lease_that_was_given_back_is_free_whatever_the_clock_says(
@@ -181,10 +181,10 @@ def test_a_lease_that_was_given_back_is_free_whatever_the_clock_says(
         def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]  # a plain one does
             return datetime.now(tz) - timedelta(hours=2)
 
-    with hold_stream(registry):
+    with hold(registry.lease()):
         pass
     monkeypatch.setattr("mirrorlib.journal.leases.datetime", Earlier)
 
-    assert "" == holder_of(registry)
-    with hold_stream(registry):
-        assert str(os.getpid()) in holder_of(registry)
+    assert "" == registry.lease().newest()[1]
+    with hold(registry.lease()):
+        assert str(os.getpid()) in registry.lease().newest()[1]

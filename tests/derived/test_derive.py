@@ -21,7 +21,7 @@ from mirrorlib.delta.sessions import configured
 from mirrorlib.derived import commit
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.journal import leases as lease
-from mirrorlib.journal.leases import hold_stream
+from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
@@ -664,7 +664,7 @@ def test_two_runners_do_not_meet(lake: Lake) -> None:
     """The second is told who is at it, and nothing is planned."""
     state = open_store(str(lake.root / "_mirrorlib"))
     with (
-        hold_stream(Registry(state, "derive:out", parse_name("out"))),
+        hold(Registry(state, "derive:out", parse_name("out")).lease()),
         pytest.raises(mirrorlib.TableBusyError, match="another runner"),
     ):
         lake.derive(["orders"], large)

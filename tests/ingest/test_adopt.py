@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
-from mirrorlib.commit.adopt import read_statistics
 from mirrorlib.errors import TableBusyError
+from mirrorlib.ingest.batch.adopt import read_statistics
 from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.report import TableReport
+from mirrorlib.ingest.work import Attempt
 from mirrors import Mirror, at
 from oracle import Row
 from zones import damage_pages
@@ -287,7 +288,9 @@ def test_a_slow_runner_of_an_old_life_adds_nothing(mirror: Mirror) -> None:
         mirror.assert_current()
 
     with pytest.raises(TableBusyError):
-        carry_out(replace(work, observe=at("commit", "before", reset)), plan, None, {})
+        carry_out(
+            Attempt(work=replace(work, observe=at("commit", "before", reset)), plan=plan), None
+        )
 
     mirror.assert_holds()
     mirror.publish()
@@ -305,7 +308,9 @@ def test_two_runners_with_one_plan_remove_nothing_of_each_other(mirror: Mirror) 
         mirror.assert_current()
         mirror.forget(3)
 
-    done = carry_out(replace(work, observe=at("commit", "before", overtake)), plan, None, {})
+    done = carry_out(
+        Attempt(work=replace(work, observe=at("commit", "before", overtake)), plan=plan), None
+    )
 
     assert ("applied", "adopt") == (done.outcome, done.kind)
     mirror.assert_holds()

@@ -17,6 +17,7 @@ from mirrorlib.delta.sessions import SMALL_COMMIT, configured, new_session, read
 from mirrorlib.errors import ComputeError
 from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.batch.foreign_writes import stand
+from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.leases import Lease, hold
 from mirrorlib.store import open_store
 from mirrors import Mirror
@@ -133,7 +134,9 @@ def test_a_batch_that_runners_on_compute_of_two_kinds_commit_at_once_is_told(
 
     def overtake() -> None:
         marked = mirror.open_work()
-        assert "applied" == carry_out(marked, mirror.plan(marked, 3), None, {}).outcome
+        assert (
+            "applied" == carry_out(Attempt(work=marked, plan=mirror.plan(marked, 3)), None).outcome
+        )
 
     looked = Claim.lay
 
@@ -143,7 +146,7 @@ def test_a_batch_that_runners_on_compute_of_two_kinds_commit_at_once_is_told(
         return rows
 
     monkeypatch.setattr(Claim, "lay", lay)
-    carry_out(claimed, mirror.plan(claimed, 3), None, {})
+    carry_out(Attempt(work=claimed, plan=mirror.plan(claimed, 3)), None)
 
     mirror.assert_failed("ForeignWriteError", "a batch was committed twice", "batch 3")
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, PUT
 from mirrorlib.ingest.batch.fold import fold_frame
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from oracle import ChangeFile, assert_same_rows, is_greater, multiset, replay

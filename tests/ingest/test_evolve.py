@@ -272,9 +272,8 @@ def test_dates_are_moments_without_a_zone_where_these_are_kept(
 def test_files_of_one_batch_are_read_in_one_type(zone: ZoneWriter) -> None:
     """The widest; columns that a file lacks are NULL."""
     found = prepared(zone, "", pa.table({"v": [1]}), pa.table({"w": ["x"]}), pa.table({"v": [2.5]}))
-    source = Source(zone=open_store(str(zone)), table="orders", folder="orders", policies=POLICIES)
 
-    rows, markers = rows_of(source, found)
+    rows, markers = rows_of(found)
 
     assert [{"v": 1.0, "w": None}, {"v": None, "w": "x"}, {"v": 2.5, "w": None}] == rows.to_pylist()
     assert [0, 0, 0] == markers.to_pylist()

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, PUT
 from mirrorlib.ingest.batch.fold import fold_frame, fold_rows
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 

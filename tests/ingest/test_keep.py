@@ -20,6 +20,7 @@ from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.job import open_job, open_work
 from mirrorlib.ingest.options import Options
+from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.store import open_store
@@ -270,13 +271,13 @@ def test_a_slow_runner_of_the_old_life_doubles_and_loses_nothing(
     # As if that run had planned only after the reset had looked.
     runner.journal.begin_life("reset", runner.source.zone.url, 2, keeps=True)
     if not late:
-        carry_out(runner, plan, None, {})
+        carry_out(Attempt(work=runner, plan=plan), None)
         next(Path(target).rglob("*-2.done.json")).unlink()
 
     found = apply(spark, zone, target)
     if late:
         with pytest.raises(MirrorError, match="the table was reset meanwhile"):
-            carry_out(runner, plan, None, {})
+            carry_out(Attempt(work=runner, plan=plan), None)
 
     assert ("current", 3) == (found.state, found.position), found.reason
     assert [(1, "a"), (2, "b"), (3, "c")] == values(spark, target)

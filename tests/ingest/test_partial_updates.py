@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, PUT, SET
 from mirrorlib.delta.columns import Column
 from mirrorlib.ingest.batch.fold import fold_partially
 from mirrorlib.ingest.options import Options

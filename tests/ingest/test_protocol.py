@@ -458,7 +458,9 @@ def carry_slowly(
     work = mirror.open_work()
     plan = mirror.plan(work, batch)
     prepared = prepare_again(Attempt(work=work, plan=plan), find_table(work.spark, work.ref))
-    return carry_out(replace(work, observe=at(*step, meanwhile)), plan, prepared, {}).outcome
+    return carry_out(
+        Attempt(work=replace(work, observe=at(*step, meanwhile)), plan=plan), prepared
+    ).outcome
 
 
 SLOW_STEPS = [("guard", "before"), ("guard", "after"), ("stage", "after"), ("commit", "before")]
@@ -626,7 +628,7 @@ def test_two_runners_that_nothing_keeps_apart_have_one_effect(mirror: Mirror) ->
     def carry() -> str:
         work = mirror.open_work()
         work = replace(work, observe=lambda event: _meet(event, start))
-        return carry_out(work, mirror.plan(work, 3), None, {}).outcome
+        return carry_out(Attempt(work=work, plan=mirror.plan(work, 3)), None).outcome
 
     with ThreadPoolExecutor(2) as pool:
         outcomes = [future.result() for future in [pool.submit(carry), pool.submit(carry)]]
@@ -799,7 +801,7 @@ def test_a_runner_of_an_old_life_changes_nothing_in_the_new_one(
 
     def commit() -> None:
         try:
-            ended.append(carry_out(slow, plan, prepared, {}).outcome)
+            ended.append(carry_out(Attempt(work=slow, plan=plan), prepared).outcome)
         except TableBusyError:
             ended.append("fenced")
 
@@ -845,7 +847,7 @@ def test_a_runner_of_an_old_life_s_first_batch_is_told_of_the_reset(
     newest = fresh.newest
 
     with pytest.raises(TableBusyError, match="reset"):
-        carry_out(slow, plan, prepared, {})
+        carry_out(Attempt(work=slow, plan=plan), prepared)
 
     assert newest == fresh.newest
     fresh.assert_current()
@@ -864,7 +866,7 @@ def test_an_old_life_cannot_void_its_plan_any_more(mirror: Mirror) -> None:
     newest = mirror.newest
 
     with pytest.raises(TableBusyError, match="reset"):
-        carry_out(slow, plan, None, {})
+        carry_out(Attempt(work=slow, plan=plan), None)
 
     assert newest == mirror.newest
 

@@ -14,6 +14,7 @@ from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, Sch
 from mirrorlib.ingest.batch.open_batch import prepare_files
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_all
+from mirrorlib.ingest.rows.marks import read_marks
 from mirrorlib.ingest.rows.read import (
     Landed,
     check_identity,
@@ -88,8 +89,8 @@ def test_markers_are_read_from_any_type(
 
     assert {0: 1, 1: 1, 2: 1, 4: 2} == found.counts
     assert ["id"] == [column.name for column in found.schema.columns]
-    if found.markers is not None:
-        assert [0, 1, 2, 4, 4] == found.markers.to_pylist()
+    if found.rows is not None:
+        assert [0, 1, 2, 4, 4] == read_marks(found, found.rows).to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -270,16 +271,14 @@ def test_large_files_are_read_in_pieces(
     large = landed(orders, path, decode=False)
     column = large.schema.column("a")
 
-    pieces = list(open_batches(source(orders), large))
+    pieces = list(open_batches(large))
 
     assert large.rows is None
     assert [3, 3, 2] == [len(one) for one, _ in pieces] or len(pieces) > 1
     assert [row["a"] for row in rows] == [v for one, _ in pieces for v in one["a"].to_pylist()]
     assert [0, 4] * 4 == [marker for _, markers in pieces for marker in markers.to_pylist()]
     assert column is not None
-    values = [
-        v for piece in column_values(source(orders), large, column) for v in piece.to_pylist()
-    ]
+    values = [v for piece in column_values(large, column) for v in piece.to_pylist()]
     assert list(range(8)) == values
 
 
@@ -353,7 +352,7 @@ def test_the_row_of_a_misfit_is_counted_over_pieces(
         column = found.schema.column("t")
         assert column is not None
         with pytest.raises(SchemaError) as caught:
-            list(column_values(source(orders), found, column))
+            list(column_values(found, column))
         assert (7, "t") == (caught.value.row, caught.value.column)
 
 
@@ -373,9 +372,9 @@ def test_days_of_an_old_calendar_are_left_to_spark(orders: TableWriter, decode: 
     column = left.schema.column("d")
     assert column is not None
     with pytest.raises(SchemaError, match="CORRECTED") as caught:
-        list(column_values(source(orders), left, column))
+        list(column_values(left, column))
     assert (1, "d") == (caught.value.row, caught.value.column)
-    assert 2 == sum(map(len, column_values(source(orders), kept, column)))
+    assert 2 == sum(map(len, column_values(kept, column)))
 
 
 def test_markers_of_zero_rows_are_no_markers(orders: TableWriter) -> None:

@@ -33,14 +33,14 @@ POLICIES = Policies(
 COLUMNS = (Column("id", pa.int64()), Column("V", pa.int64()), RESCUED_COLUMN)
 
 
-def opened(root: Path, rows: pa.Table, *, decode: bool = True) -> tuple[Source, Landed]:
+def opened(root: Path, rows: pa.Table, *, decode: bool = True) -> Landed:
     """Write a Parquet file and open it."""
     (root / "t").mkdir()
     pq.write_table(rows, root / "t" / "a.parquet")
     source = Source(zone=LocalStore(root), table="t", folder="t", policies=POLICIES)
     file = source.zone.stat("t/a.parquet")
     assert file is not None
-    return source, read_landed(source, file, decode=decode)
+    return read_landed(source, file, decode=decode)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_a_value_of_any_type_is_told(
         with pytest.raises(mirrorlib.MirrorError, match="no place in the open mirroring format"):
             opened(tmp_path, rows)
         return
-    source, landed = opened(tmp_path, rows)
+    landed = opened(tmp_path, rows)
 
-    found = fitted_rows(source, landed, COLUMNS).to_pylist()
+    found = fitted_rows(landed, COLUMNS).to_pylist()
 
     path = str(tmp_path / "t" / "a.parquet")
     assert {"new": told, "_file_path": path} == json.loads(found[0]["_rescued_data"])
@@ -91,10 +91,10 @@ def test_only_a_file_with_a_misfit_needs_to_be_rescued(
     tmp_path: Path, values: pa.Array, *, needed: bool, decode: bool
 ) -> None:
     """The others are for Spark's own reader; names have no case."""
-    source, landed = opened(tmp_path, pa.table({"id": [1, 2], "v": values}), decode=decode)
+    landed = opened(tmp_path, pa.table({"id": [1, 2], "v": values}), decode=decode)
 
-    assert needed == needs_rescue(source, landed, COLUMNS)
+    assert needed == needs_rescue(landed, COLUMNS)
     if decode:
-        found = fitted_rows(source, landed, COLUMNS)
+        found = fitted_rows(landed, COLUMNS)
         assert needed == (found.column("_rescued_data").null_count < len(found))
         assert found.schema.types == [column.type for column in COLUMNS]

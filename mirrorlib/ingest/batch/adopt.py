@@ -2,36 +2,51 @@
 
 In: a plan and its opened files. Out: whether it was done; if not, Spark reads and writes them (see `stage.py`). A first
 load takes a fraction of the time so. Files are copied where the store does it itself, are told by their identity
-before and after, are decoded by Spark to the last page, and count from one commit on that names the version it comes
-behind (see `commit/adopt.py`).
+before and after, are decoded by Spark to the last page, and count from one commit on, written as Delta's protocol has
+it. Promise: put-if-absent lets one of all writers have the version behind the one that was looked at, so the commit is
+there once, for exactly that table. Source: Delta PROTOCOL.md, "Add File and Remove File", "Transaction Identifiers",
+"Commit Provenance Information", "Per-file Statistics".
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import time
+import uuid
 from collections.abc import Sequence
+from datetime import date
+from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from mirrorlib.commit.adopt import AddedFile, commit_files, read_statistics, takes_files
 from mirrorlib.commit.protocol import OvertakenError
 from mirrorlib.delta.columns import Columns
-from mirrorlib.delta.log import FileLog
+from mirrorlib.delta.log import FileLog, commit_path
 from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.delta.sessions import carries_marks
-from mirrorlib.delta.table import find_table
+from mirrorlib.delta.table import Found, find_table, read_table
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.spark_reader import read_frame, stage_nothing
 from mirrorlib.ingest.batch.stage import is_plain
-from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identities
-from mirrorlib.ingest.work import Attempt
+from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import INSERT
+from mirrorlib.landing.parquet import iter_batches
 from mirrorlib.store import Store, copy_file, open_store
+from mirrorlib.version import VERSION
 
+# Features that ask nothing of a commit which only adds files.
+_ASKS_NOTHING = frozenset({
+    "appendOnly", "changeDataFeed", "clustering", "deletionVectors", "domainMetadata", "invariants",
+    "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck",
+})  # fmt: skip
+_LONGEST = 36  # bytes of a text in a log, as of a UUID
 _WORTH_IT = 8 << 20  # bytes a file: many small ones are better written together
 
 
@@ -49,12 +64,6 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
     # Names unlike those of any other runner: what one that comes too late has copied is removed.
     copies = [f"{plan.batch}-{new_attempt()}.parquet" for _ in prepared.landed]
     pairs = list(zip(prepared.landed, copies, strict=True))
-    facts = {
-        "outcome": "applied",
-        "kind": "adopt",
-        "rows": {MARKER_NAMES[INSERT]: prepared.rows},
-        "bytes": plan.bytes,
-    }
     counts = False
     try:
         with attempt.step("stage", counted=True):
@@ -62,14 +71,11 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
                 if not copy_file(work.source.zone, landed.file.path, table, copy):
                     return False
             _decode(attempt, prepared)
-            check_identities(work.source, prepared.landed)
-            keys = prepared.keys(plan.policies)
-            files = [_added(table, landed, copy, keys) for landed, copy in pairs]
+            check_identities(prepared.landed)
+            adds = [_added(table, landed, copy, prepared.keys) for landed, copy in pairs]
         with attempt.step("commit", counted=True):
             counts = True  # as far as anybody knows, until the store has answered
-            counts = commit_files(
-                table, version, files, attempt.mark(facts), replaces=not plan.before
-            )
+            counts = _commit(attempt, table, version, adds)
     finally:
         for copy in [] if counts else copies:
             table.delete(copy)
@@ -86,11 +92,11 @@ def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
     # Nobody has looked who else has written; or a claim is needed, which only what Spark reads is bound to.
     if work.options.allow_foreign_writes or not carries_marks(work.spark):
         return None
-    if not all(_fits(work.source, one, prepared.growth.columns) for one in prepared.landed):
+    if not all(_fits(one, prepared.growth.columns) for one in prepared.landed):
         return None
     version, ended = find_outcome(attempt)
     found = find_table(work.spark, work.ref)
-    if ended is not None or found is None or not takes_files(work.spark, work.ref, found):
+    if ended is not None or found is None or not _takes_files(work, found):
         return None
     if found.properties.get(LIFE_PROPERTY) != work.life.uuid:
         return None  # fenced off, which Delta sees and this way does not
@@ -102,7 +108,7 @@ def _decode(attempt: Attempt, prepared: Prepared) -> None:
     """Let Spark decode all values: what a page does not give is found before the file counts."""
     from pyspark.sql import functions as f
 
-    rows = read_frame(stage_nothing(attempt.work), attempt.source, prepared, ordered=False)
+    rows = read_frame(stage_nothing(attempt.work), prepared, ordered=False)
     rows.agg(*(f.count(quote(name)) for name in rows.columns)).collect()
 
 
@@ -113,10 +119,10 @@ def _are_inserts(attempt: Attempt, prepared: Prepared) -> bool:
         return False
     if any(one.schema.marker is not None or one.rows is not None for one in prepared.landed):
         return False
-    return is_plain(attempt.source, prepared)
+    return is_plain(prepared)
 
 
-def _fits(source: Source, landed: Landed, columns: Columns) -> bool:
+def _fits(landed: Landed, columns: Columns) -> bool:
     """Say whether a file's columns are the table's, in the table's types, and Spark reads it as it is."""
     types = {column.name: column.type for column in columns}
     return (
@@ -128,7 +134,7 @@ def _fits(source: Source, landed: Landed, columns: Columns) -> bool:
             and _stored(column.stored) == types.get(column.name)
             for column in landed.schema.columns
         )
-        and can_spark_read(source, landed)
+        and can_spark_read(landed)
     )
 
 
@@ -141,11 +147,89 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
-def _added(table: Store, landed: Landed, copy: str, keys: Sequence[str]) -> AddedFile:
-    flat = (one.name for one in landed.schema.columns if not pa.types.is_nested(one.stored))
-    mine = [name for name in flat if name in keys]
-    with table.open_file(copy) as handle:
-        statistics = read_statistics(handle, mine)
-    return AddedFile(
-        path=copy, size=landed.file.size, rows=landed.schema.rows, statistics=statistics
+def _takes_files(work: Work, found: Found) -> bool:
+    """Say whether a table takes files as they are: nothing in it asks more of a commit than to add them."""
+    if not found.features or not found.features <= _ASKS_NOTHING:
+        return False
+    if any(name.startswith("delta.constraints.") for name in found.properties):
+        return False
+    return all(
+        one.nullable and not one.metadata for one in read_table(work.spark, work.ref).schema.fields
     )
+
+
+def _added(table: Store, landed: Landed, copy: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the action that adds a copy; its name is of letters, digits, "-" and "." alone."""
+    flat = (one.name for one in landed.schema.columns if not pa.types.is_nested(one.stored))
+    with table.open_file(copy) as handle:
+        statistics = read_statistics(handle, [name for name in flat if name in keys])
+    return {
+        "path": copy,
+        "partitionValues": {},
+        "size": landed.file.size,
+        "modificationTime": int(time.time() * 1000),
+        "dataChange": True,
+        "stats": json.dumps({"numRecords": landed.schema.rows, **statistics}, default=str),
+    }
+
+
+def _commit(attempt: Attempt, table: Store, after: int, adds: Sequence[dict[str, Any]]) -> bool:
+    """Add a plan's files by the version behind *after*; False where somebody else has that version."""
+    plan, now = attempt.plan, int(time.time() * 1000)
+    rows = {MARKER_NAMES[INSERT]: plan.rows}
+    facts = {"outcome": "applied", "kind": "adopt", "rows": rows, "bytes": plan.bytes}
+    mark = attempt.mark(facts)
+    info = {
+        "timestamp": now,
+        "operation": "WRITE",
+        "operationParameters": {
+            "mode": "Append" if plan.before else "Overwrite",
+            "partitionBy": "[]",
+        },
+        "readVersion": after,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": bool(plan.before),
+        "operationMetrics": {
+            "numFiles": str(len(adds)),
+            "numOutputRows": str(plan.rows),
+            "numOutputBytes": str(plan.bytes),
+        },
+        "userMetadata": mark.text,
+        "engineInfo": f"mirrorlib/{VERSION}",
+        "txnId": str(uuid.uuid4()),
+    }
+    txn = {"appId": mark.app_id, "version": mark.version, "lastUpdated": now}
+    actions = [{"commitInfo": info}, {"txn": txn}, *({"add": add} for add in adds)]
+    text = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
+    path, data = commit_path(after + 1), text.encode()
+    # A store that repeats a call whose answer was lost meets its own file.
+    return table.put_new(path, data) or table.read(path) == data
+
+
+def read_statistics(source: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
+    """Read the ends of some columns of a Parquet file, of those types whose ends Delta and Arrow tell alike.
+
+    They are those of the rows: Arrow ends the process that asks it for damaged ones of a footer, and a footer may lie.
+    """
+    found: dict[str, list[pa.Scalar]] = {name: [] for name in names}
+    nulls = dict.fromkeys(names, 0)
+    for rows in iter_batches(source, names) if names else ():
+        for name in names:
+            values = rows.column(name)
+            if isinstance(values, pa.DictionaryArray):
+                values = values.dictionary_decode()
+            nulls[name] += values.null_count
+            found[name] += pc.min_max(values).values()
+    lows, highs = dict[str, Any](), dict[str, Any]()
+    for name, ends in found.items():
+        with contextlib.suppress(OverflowError, UnicodeDecodeError):  # Python has no such value
+            least, most = pc.min_max(pa.array(ends)).as_py().values()
+            if _is_exact(least) and _is_exact(most):
+                lows[name], highs[name] = least, most
+    return {"minValues": lows, "maxValues": highs, "nullCount": nulls}
+
+
+def _is_exact(end: object) -> bool:
+    if isinstance(end, str):
+        return len(end.encode()) <= _LONGEST
+    return type(end) in {int, date}

@@ -7,8 +7,7 @@ In: a plan of the journal. Out: `Done`. Promise: each batch takes effect exactly
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mirrorlib.commit.claim import was_overtaken
@@ -16,7 +15,7 @@ from mirrorlib.commit.mark import mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, Staged
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, Stage, Staged
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.log import Commit
@@ -37,7 +36,6 @@ from mirrorlib.ingest.batch.outcome import (
     standing_cause,
 )
 from mirrorlib.ingest.batch.snapshot import stage_difference, stage_snapshot
-from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.report import Kind
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
@@ -48,27 +46,23 @@ from mirrorlib.journal.entries import REBUILD, Done, Entry, Plan, new_attempt
 _LOG = logging.getLogger(__name__)
 
 
-def carry_out(
-    work: Work, plan: Plan, prepared: Prepared | None, clock: dict[str, float], table_bytes: int = 0
-) -> Done:
+def carry_out(attempt: Attempt, prepared: Prepared | None) -> Done:
     """Bring a plan to its end, applied or void, whoever else is carrying it out; or applied in doubt, as `Done` says.
 
-    A runner that is killed before the end is written down only costs the next one a look. *plan* is what the
-    journal holds, *prepared* the batch as it was opened for this very plan, None to open it again; *clock* takes
-    the seconds per step, and the table's size need be known roughly.
+    A runner that is killed before the end is written down only costs the next one a look. *prepared* is the batch as
+    it was opened for this very plan, None to open it again.
 
     Raises `OutcomeUnknownError`: nobody can tell any more what became of it; `ForeignWriteError`: somebody else wrote
     to the table; `MirrorError`: Spark failed although every file is sound.
     """
-    attempt = Attempt(work=work, plan=plan, clock=clock, table_bytes=table_bytes)
+    work, plan = attempt.work, attempt.plan
     committer = _BatchCommitter(attempt, prepared)
-    small = prepared is not None and prepared.small and is_small(plan.rows, table_bytes)
+    small = prepared is not None and prepared.small and is_small(plan.rows, attempt.table_bytes)
     with configured(work.spark, {}, SMALL_COMMIT if small else {}):
         ended = commit_plan(committer, f"batch {plan.batch}", work.table)
         # A batch that replaced the columns may have ended with the feed off; none after it looks.
         found = None if plan.before else find_table(work.spark, work.ref)
-        if found is not None:
-            resume_feed(work.spark, work.ref, found)
+        resume_feed(work.spark, work.ref, found)
         done = outcome_of(attempt, ended, committer.prepared, found)
         with attempt.step("done", counted=True):
             counted = work.journal.write_done(work.life, plan.batch, done)
@@ -94,12 +88,12 @@ def _tell(work: Work, plan: Plan, done: Done) -> None:
     )
 
 
+@dataclass
 class _BatchCommitter(Committer[int | None, Commit]):
     """A batch on its way; *prepared* for the table as it is, unless that has moved since the plan."""
 
-    def __init__(self, attempt: Attempt, prepared: Prepared | None) -> None:
-        self.attempt = attempt
-        self.prepared = prepared
+    attempt: Attempt
+    prepared: Prepared | None
 
     def read_state(self) -> tuple[int | None, Commit | None]:
         with self.attempt.step("guard"):
@@ -150,8 +144,7 @@ def _take_up(attempt: Attempt) -> Prepared:
     """Open a plan that some runner may have left in the middle of a rewrite, with the table's feed off."""
     work, plan = attempt.work, attempt.plan
     found = find_table(work.spark, work.ref) if plan.before else None
-    if found is not None:
-        resume_feed(work.spark, work.ref, found)
+    resume_feed(work.spark, work.ref, found)
     return prepare_again(attempt, found)
 
 
@@ -161,12 +154,12 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
     # A folder unlike that of any other attempt.
     folder = f"staged/tables/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
-    stage = Stage(spark=work.spark, state=work.state, folder=folder)
+    stage = Stage(spark=work.spark, state=work.journal.state, folder=folder)
     if not replaces_columns and adopt_batch(attempt, prepared):
         return
     try:
         with attempt.step("stage", counted=True):
-            staged, by, kind = _stage(attempt, stage, prepared, replaces_columns=replaces_columns)
+            staged, kind = _stage(attempt, stage, prepared, replaces_columns=replaces_columns)
         named = {MARKER_NAMES[marker]: count for marker, count in prepared.counts.items()}
         facts: dict[str, Any] = {
             "outcome": "applied",
@@ -188,37 +181,31 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
                     work.ref,
                     staged,
                     columns,
-                    by,
                     mark,
                     table_bytes=attempt.table_bytes,
                     quiet=plan.policies.quiet,
                 )
     finally:
         with attempt.step("clean"):
-            work.state.delete_folder(folder)
+            work.journal.state.delete_folder(folder)
 
 
 def _stage(
     attempt: Attempt, stage: Stage, prepared: Prepared, *, replaces_columns: bool
-) -> tuple[Staged, Sequence[str], Kind]:
-    """Stage what changes the table, or what replaces it; a rebuild compares the two.
-
-    Comes with the columns by which the rows are found, and the commit's road.
-    """
-    work, source, replaces = attempt.work, attempt.source, not attempt.plan.before
-    if source.policies.snapshots:
-        staged = stage_snapshot(attempt, stage, prepared, replaces=replaces)
+) -> tuple[Staged, Kind]:
+    """Stage what changes the table, or what replaces it; a rebuild compares the two. Comes with the commit's road."""
+    work, plan, replaces = attempt.work, attempt.plan, not attempt.plan.before
+    if plan.policies.snapshots:
+        staged = stage_snapshot(work, stage, prepared, replaces=replaces)
     else:
-        staged = stage_batch(stage, source, prepared, replaces=replaces)
-    keys = prepared.keys(source.policies)
-    by = keys or tuple(column.name for column in prepared.growth.columns)
+        staged = stage_batch(stage, prepared, replaces=replaces)
     if not replaces:
-        return staged, by, _kind(staged.ops)
+        return staged, _kind(staged.ops)
     if replaces_columns or work.life.why != REBUILD:
-        return staged, by, "overwrite"
-    staged, by = stage_difference(stage, work.ref, staged.frame, keys)
-    check_identities(source, prepared.landed)
-    return staged, by, "difference"
+        return staged, "overwrite"
+    staged = stage_difference(stage, work.ref, staged.frame, prepared.keys)
+    check_identities(prepared.landed)
+    return staged, "difference"
 
 
 def _kind(ops: frozenset[int]) -> Kind:

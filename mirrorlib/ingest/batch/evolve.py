@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from mirrorlib.delta.columns import Column, Columns, find_column, in_place, needs_mapping, sql_type
 from mirrorlib.errors import SchemaError
-from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.rows.decode import OpenedFile
 from mirrorlib.ingest.rows.marks import with_line
-from mirrorlib.ingest.rows.read import Landed, column_values, find_misfit, may_be_lossy
+from mirrorlib.ingest.rows.read import column_values, find_misfit, may_be_lossy
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.journal.entries import Policies, Readers
 from mirrorlib.landing.columns import FileColumn
@@ -81,10 +81,9 @@ class Newcomer:
     the file.
     """
 
-    source: Source
-    landed: Landed
+    landed: OpenedFile
     before: Columns
-    earlier: Sequence[Landed] = ()
+    earlier: Sequence[OpenedFile] = ()
     rewritable: bool = True
     divisible: bool = False
 
@@ -95,7 +94,7 @@ class Newcomer:
         `BatchEndsError`: whether it fits depends on rows that the files before it may delete.
         """
         known = columns  # not *before*: a policy must not depend on which files share a batch
-        policies = self.source.policies
+        policies = self.landed.source.policies
         rescued = policies.plain == "rescue"
         for file_column in self.landed.schema.columns:
             mine = find_column(columns, file_column.name)
@@ -104,7 +103,7 @@ class Newcomer:
             if mine is None:
                 columns = (*columns, *self._added(file_column, known))
                 continue
-            row = find_misfit(self.source, self.landed, file_column, mine.type)
+            row = find_misfit(self.landed, file_column, mine.type)
             if row is None:
                 continue
             keeps_type = widen_type(mine.type, file_column.type) in {None, mine.type}
@@ -123,7 +122,7 @@ class Newcomer:
 
     def _added(self, column: FileColumn, known: Columns) -> Columns:
         """Return a new column, none where the policy of a plain folder takes none into a table that has some."""
-        policies = self.source.policies
+        policies = self.landed.source.policies
         if known and policies.plain in {"rescue", "none"}:
             return ()
         if known and policies.evolution == "strict":
@@ -132,7 +131,7 @@ class Newcomer:
             step = f"Allow it with {option}, or publish the file without it."
             raise self._error(column, msg, sql_type(column.type), step)
         if may_be_lossy(column):
-            for values in column_values(self.source, self.landed, column):
+            for values in column_values(self.landed, column):
                 del values  # reading them is the check
         return (Column(column.name, column.type),)
 
@@ -142,7 +141,8 @@ class Newcomer:
         A double does not hold every bigint, so the values of the file, and of the batch's earlier ones, are looked at
         again; return also whether some, of a plain folder's file, have to be kept beside their column.
         """
-        policies, wider = self.source.policies, widen_type(mine.type, column.type)
+        source, wider = self.landed.source, widen_type(mine.type, column.type)
+        policies = source.policies
         types = f"{column.stored} in the file, {mine.sql_type} in the table"
         if wider is None or wider == mine.type:
             raise self._error(column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
@@ -150,7 +150,7 @@ class Newcomer:
         rewrites = old is not None and not _widens_in_place(old.type, wider, policies.readers)
         if rewrites and not self.rewritable:
             msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
-            step = f"Start the table over, `mirrorlib reset TARGET {self.source.table}`, or raise --rewrite-limit."
+            step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
             raise self._error(column, msg, types, step, row)
         if policies.evolution != "widen":
             policy, option = _refusing(policies, "--evolution widen")
@@ -159,12 +159,12 @@ class Newcomer:
         if rewrites and self.divisible and self.earlier:
             raise BatchEndsError
         wide = replace(mine, type=wider)
-        unheld = find_misfit(self.source, self.landed, column, wider)
+        unheld = find_misfit(self.landed, column, wider)
         if unheld is not None and policies.plain != "add":
             raise self._error(column, _NONE_HOLDS_BOTH, types, _START_OVER, unheld)
         for one in self.earlier if (mine.type, wider) == (pa.int64(), pa.float64()) else ():
             its = one.schema.column(mine.name)
-            if its is not None and find_misfit(self.source, one, its, wider) is not None:
+            if its is not None and find_misfit(one, its, wider) is not None:
                 if self.divisible:
                     raise BatchEndsError
                 msg = f"a value of {one.file.name} does not fit the type that would hold both"
@@ -174,11 +174,11 @@ class Newcomer:
     def _error(
         self, column: FileColumn, msg: str, found: str, step: str, row: int | None = None
     ) -> SchemaError:
-        table, file, name = self.source.table, self.landed.file, column.name
+        table, file, name = self.landed.source.table, self.landed.file.name, column.name
         error = SchemaError(
-            msg, table=table, file=file.name, column=name, row=row, found=found, next_step=step
+            msg, table=table, file=file, column=name, row=row, found=found, next_step=step
         )
-        return with_line(self.source, file, self.landed.schema, error)
+        return with_line(self.landed, error)
 
 
 def growth_of(before: Columns, after: Columns, readers: Readers | None = None) -> Growth:

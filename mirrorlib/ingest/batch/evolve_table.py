@@ -169,18 +169,15 @@ def refuse_table(work: Work, found: Found) -> None:
     owner = found.properties.get(LIFE_PROPERTY)
     if not work.owns(found.properties) and owner in {life.uuid for life in work.journal.lives()}:
         raise life_is_over(work)
-    refuse_others_table(
-        work.table, work.lives, found, allow_forgetting=work.options.allow_foreign_writes
-    )
+    refuse_others_table(work.table, work.lives, found)
+    if TRANSACTION_RETENTION in found.properties and not work.options.allow_foreign_writes:
+        msg = f"the table's property {TRANSACTION_RETENTION} lets Delta forget transactions"
+        step = "Unset it, or accept that a batch may count twice with --allow-foreign-writes."
+        raise ForeignWriteError(msg, table=work.table, next_step=step)
 
 
-def refuse_others_table(
-    table: str, lives: Sequence[Life], found: Found, *, allow_forgetting: bool
-) -> None:
-    """See that the table is this mirror's, and that Delta does not forget its transactions.
-
-    Raises `ForeignWriteError`: it is not, or it does.
-    """
+def refuse_others_table(table: str, lives: Sequence[Life], found: Found) -> None:
+    """Raise `ForeignWriteError` where a table is not this mirror's."""
     owner = found.properties.get(LIFE_PROPERTY)
     if owner not in {life.uuid for life in lives}:
         msg = "the table belongs to a mirror whose state is not here"
@@ -188,10 +185,6 @@ def refuse_others_table(
             msg = "the target is a table that this mirror did not make"
         step = "Choose another target, remove the table, or name its state folder with --state."
         raise ForeignWriteError(msg, table=table, found=owner, next_step=step)
-    if TRANSACTION_RETENTION in found.properties and not allow_forgetting:
-        msg = f"the table's property {TRANSACTION_RETENTION} lets Delta forget transactions"
-        step = "Unset it, or accept that a batch may count twice with --allow-foreign-writes."
-        raise ForeignWriteError(msg, table=table, next_step=step)
 
 
 def readers_property(readers: Readers | None) -> dict[str, str]:

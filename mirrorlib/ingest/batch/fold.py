@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, PUT, SET
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT

@@ -16,7 +16,6 @@ from mirrorlib.delta.columns import Columns, spelled_keys
 from mirrorlib.delta.table import Found
 from mirrorlib.errors import (
     ChangeFileError,
-    FileChangedError,
     MarkerError,
     MirrorError,
     SchemaError,
@@ -26,11 +25,10 @@ from mirrorlib.errors import (
 from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, Newcomer, growth_of
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_all
-from mirrorlib.ingest.rows.marks import MARKER_NAMES
+from mirrorlib.ingest.rows.marks import MARKER_NAMES, read_marks
 from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, Landed, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.ingest.work import Attempt
-from mirrorlib.journal.entries import Policies
 from mirrorlib.store import StoredFile
 
 FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
@@ -40,6 +38,7 @@ FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
 class Prepared:
     """A batch that can be planned: sound files in order, the columns that they need, what is wrong with the next."""
 
+    source: Source  # where its files lie, and by which policies they were opened
     landed: tuple[Landed, ...]
     growth: Growth
     fault: MirrorError | None
@@ -59,9 +58,10 @@ class Prepared:
         """Return the last file alone: of snapshots it is what the table will be."""
         return replace(self, landed=self.landed[-1:])
 
-    def keys(self, policies: Policies) -> tuple[str, ...]:
+    @property
+    def keys(self) -> tuple[str, ...]:
         """Name the key columns as the table spells them."""
-        return spelled_keys(self.growth.columns, policies.keys)
+        return spelled_keys(self.growth.columns, self.source.policies.keys)
 
     @property
     def counts(self) -> dict[int, int]:
@@ -100,7 +100,6 @@ def prepare_files(
                 decode_all(source, file)
             opened = read_landed(source, file, decode=small, room=SMALL_DECODED - decoded)
             newcomer = Newcomer(
-                source=source,
                 landed=opened,
                 before=before,
                 earlier=landed,
@@ -122,9 +121,9 @@ def prepare_files(
             decoded += opened.rows.nbytes
         else:
             small = False
-            landed = [replace(one, rows=None, markers=None) for one in landed]
+            landed = [replace(one, rows=None) for one in landed]
     growth = growth_of(before, columns, source.policies.readers)
-    return Prepared(landed=tuple(landed), growth=growth, fault=fault)
+    return Prepared(source=source, landed=tuple(landed), growth=growth, fault=fault)
 
 
 def prepare_again(attempt: Attempt, found: Found | None) -> Prepared:
@@ -132,29 +131,18 @@ def prepare_again(attempt: Attempt, found: Found | None) -> Prepared:
 
     Raises `ChangeFileError`: a file is not what was planned, so the plan has to be voided.
     """
-    work, plan, source = attempt.work, attempt.plan, attempt.source
-    files: list[StoredFile] = []
-    for planned in plan.files:
-        file = source.find(planned)
-        if file is None:
-            msg = f"the change file was replaced or removed after batch {plan.batch} was planned"
-            step = "Leave it in place; the next run reads it as it is then."
-            raise FileChangedError(msg, table=work.table, file=planned.name, next_step=step)
-        files.append(file)
+    plan, source = attempt.plan, attempt.source
+    files = [source.find(planned, plan.batch) for planned in plan.files]
     prepared = prepare_files(source, files, found.columns if found else ())
     if prepared.fault is not None:
         raise prepared.fault
     return prepared
 
 
-def rows_of(source: Source, prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArray]:
+def rows_of(prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArray]:
     """Return a small batch's rows in the table's types, in (file, row) order, and their markers."""
     schema = pa.schema([pa.field(column.name, column.type) for column in prepared.growth.columns])
-    tables = [fitted_rows(source, landed, prepared.growth.columns) for landed in prepared.landed]
-    markers = [
-        chunk
-        for landed in prepared.landed
-        if landed.markers is not None
-        for chunk in landed.markers.chunks
-    ]
+    tables = [fitted_rows(landed, prepared.growth.columns) for landed in prepared.landed]
+    read = (read_marks(landed, landed.rows) for landed in prepared.landed)
+    markers = [chunk for markers in read for chunk in markers.chunks]
     return pa.concat_tables([schema.empty_table(), *tables]), pa.chunked_array(markers, pa.int8())

@@ -102,18 +102,15 @@ def cause_of(file: PlannedFile | StoredFile, fault: MirrorError) -> dict[str, An
 def find_damage(source: Source, plan: Plan) -> MirrorError | None:
     """Look whether a file of the plan was replaced, has a damaged page, or a moment that Delta cannot hold."""
     for planned in plan.files:
-        file = source.find(planned)
         try:
-            if file is None:
-                msg = "the change file was replaced or removed while it was applied"
-                raise FileChangedError(msg, table=source.table, file=planned.name)
+            file = source.find(planned, plan.batch)
             decode_all(source, file)
             # Milliseconds reach further than Delta's microseconds. Files are not asked for it before they are
             # applied, as Spark refuses such a value by itself. What only Spark reads is not asked at all.
             landed = read_landed(source, file, decode=False)
             for column in landed.schema.own.columns:
                 if pa.types.is_timestamp(column.stored) and not column.moved:
-                    for values in column_values(source, landed, column):
+                    for values in column_values(landed, column):
                         del values  # reading them is the check
         except FAULTS as fault:
             return fault

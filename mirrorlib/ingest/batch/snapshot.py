@@ -17,29 +17,28 @@ from operator import add, and_, or_
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.difference import difference
-from mirrorlib.commit.stage import stage_frame
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged, count_doubles
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, Stage, Staged, count_doubles, stage_frame
 from mirrorlib.delta.columns import Columns, find_column
 from mirrorlib.delta.table import TableRef, read_table
 from mirrorlib.errors import ForeignWriteError, SnapshotError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is, stage_nothing
+from mirrorlib.ingest.batch.spark_reader import read_frame, reads_as_it_is, stage_nothing
 from mirrorlib.ingest.batch.stage import read_whole, stage_inserts
-from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.read import check_identities
-from mirrorlib.ingest.work import Attempt, Work
+from mirrorlib.ingest.work import Work
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
+_OPS = (ADD, CHANGE, DROP)
 _HERE, _WAS = "_mirror_here", "_mirror_was"
 _BITS = 62  # of a long
 
 
-def stage_snapshot(attempt: Attempt, stage: Stage, prepared: Prepared, *, replaces: bool) -> Staged:
+def stage_snapshot(work: Work, stage: Stage, prepared: Prepared, *, replaces: bool) -> Staged:
     """Compare the last file of a batch with the table, which has its columns by now, and stage what differs.
 
     Rows are compared whole without a key. What *replaces* goes into a table that is empty or to be overwritten, so all
@@ -48,20 +47,18 @@ def stage_snapshot(attempt: Attempt, stage: Stage, prepared: Prepared, *, replac
     Raises `FileChangedError`: a file is no longer the one that was prepared; `SnapshotError`: a key is there twice, or
     more rows are lost than may be.
     """
-    work, source, newest = attempt.work, attempt.source, prepared.newest
-    keys = newest.keys(source.policies)
-    rows = read_frame(stage, source, newest, ordered=False)
+    newest, keys = prepared.newest, prepared.keys
+    rows = read_frame(stage, newest, ordered=False)
     if replaces and keys and count_doubles(rows, keys):
-        _check_doubles(stage, source, newest)
+        _check_doubles(stage, newest)
     if not replaces:
         changes = _compare(work, newest, rows, newest.growth.columns, keys)
-        staged = _stage_changes(stage, changes, keys)
-    check_identities(source, prepared.landed)
+        staged = stage_frame(stage, "differences", changes, keys or rows.columns, _OPS)
+    check_identities(prepared.landed)
     if replaces:
         return stage_inserts(rows, newest.rows, counts={"inserts": newest.rows})
-    counts, null_keys, _ = _count(work, stage, source, newest, staged.frame)
-    ops = zip((ADD, CHANGE, DROP), counts.values(), strict=True)
-    kept = frozenset(op for op, count in ops if count)
+    counts, null_keys, _ = _count(work, stage, newest, staged.frame)
+    kept = frozenset(op for op, count in zip(_OPS, counts.values(), strict=True) if count)
     return replace(staged, ops=kept, null_keys=null_keys, counts=counts)
 
 
@@ -72,42 +69,34 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns) -> str:
 
     Raises `SnapshotError`: it will be refused.
     """
-    newest, source = prepared.newest, work.source
-    if not reads_as_it_is(source, newest.landed[0], newest.growth.columns):
+    newest = prepared.newest
+    if not reads_as_it_is(newest.landed[0], newest.growth.columns):
         return ""
     stage = stage_nothing(work)
-    rows = read_frame(stage, source, newest, ordered=False)
-    changes = _compare(work, newest, rows, before, newest.keys(source.policies))
-    counts, _, held = _count(work, stage, source, newest, changes)
+    rows = read_frame(stage, newest, ordered=False)
+    changes = _compare(work, newest, rows, before, newest.keys)
+    counts, _, held = _count(work, stage, newest, changes)
     return (
         f"inserts {counts['inserts']:,}, updates {counts['updates']:,} and deletes {counts['deletes']:,} "
         f"of the table's {held:,} rows"
     )
 
 
-def stage_difference(
-    stage: Stage, ref: TableRef, rows: DataFrame, keys: Sequence[str]
-) -> tuple[Staged, tuple[str, ...]]:
-    """Stage what makes a table's rows others, of the same columns; comes with the columns by which they are found."""
-    changes, by = _differ(stage, ref, rows, keys)
-    return _stage_changes(stage, changes, by), by
-
-
-def _stage_changes(stage: Stage, changes: DataFrame, by: Sequence[str]) -> Staged:
-    path, ops = f"{stage.folder}/differences", (DROP, CHANGE, ADD)
-    return stage_frame(stage.spark, stage.state, path, changes, by, ops)
+def stage_difference(stage: Stage, ref: TableRef, rows: DataFrame, keys: Sequence[str]) -> Staged:
+    """Stage what makes a table's rows others, of the same columns."""
+    return stage_frame(stage, "differences", *_differ(stage, ref, rows, keys), _OPS)
 
 
 def tell_difference(work: Work, prepared: Prepared) -> str:
     """Say what `stage_difference` will change, and write nothing; "" where that is told only by what is written."""
     stage = stage_nothing(work)
     whole = prepared.newest if work.source.policies.snapshots else prepared
-    rows = read_whole(stage, work.source, whole)
+    rows = read_whole(stage, whole)
     if rows is None:
         return ""
-    changes, _ = _differ(stage, work.ref, rows, whole.keys(work.source.policies))
+    changes, _ = _differ(stage, work.ref, rows, whole.keys)
     count = {op: rows for op, rows in changes.groupBy(OP).count().collect()}  # noqa: C416
-    added, changed, deleted = (count.get(op, 0) for op in (ADD, CHANGE, DROP))
+    added, changed, deleted = (count.get(op, 0) for op in _OPS)
     return f"inserts {added:,}, updates {changed:,} and deletes {deleted:,} rows: the others are as they have to be"
 
 
@@ -185,7 +174,7 @@ def digest(names: Sequence[str]) -> SparkColumn:
 
 
 def _count(
-    work: Work, stage: Stage, source: Source, newest: Prepared, changes: DataFrame
+    work: Work, stage: Stage, newest: Prepared, changes: DataFrame
 ) -> tuple[dict[str, int], bool, int]:
     """Count what differs, and see that it may.
 
@@ -201,16 +190,16 @@ def _count(
     from pyspark.sql import functions as f
 
     before, rows = read_table(work.spark, work.ref).count(), newest.rows
-    keys = newest.keys(source.policies)
+    keys = newest.keys
     has_null = reduce(or_, (f.col(quote(key)).isNull() for key in keys), f.lit(not keys))
     counted = changes.groupBy(OP).agg(f.count(f.lit(1)), f.max(has_null)).collect()
     count = {op: some for op, some, _ in counted}
-    added, changed, deleted = (count.get(op, 0) for op in (ADD, CHANGE, DROP))
+    added, changed, deleted = (count.get(op, 0) for op in _OPS)
     lost = deleted
     if not keys:
         deleted, lost = before + added - rows, max(before - rows, 0)
     elif rows - added != before - deleted or count_doubles(changes.where(f.col(OP) == ADD), keys):
-        _check_doubles(stage, source, newest)
+        _check_doubles(stage, newest)
         msg = "the table has a key in more than one row, or was written to while it was compared with a snapshot"
         step = f"Run again; if it stays, start the table over: mirrorlib reset TARGET {work.table}"
         raise ForeignWriteError(msg, table=work.table, column=", ".join(keys), next_step=step)
@@ -219,13 +208,13 @@ def _count(
     return counts, any(null for _, _, null in counted), before
 
 
-def _check_doubles(stage: Stage, source: Source, newest: Prepared) -> None:
+def _check_doubles(stage: Stage, newest: Prepared) -> None:
     from pyspark.sql import functions as f
 
-    keys = newest.keys(source.policies)
+    keys = newest.keys
     names = [quote(key) for key in keys]
     apart = replace(stage, folder=f"{stage.folder}/ordered")
-    rows = read_frame(apart, source, newest, ordered=True).select(*names, MARKER, ORDER)
+    rows = read_frame(apart, newest, ordered=True).select(*names, MARKER, ORDER)
     groups = rows.groupBy(*names).agg(f.count(f.lit(1)).alias(MARKER), f.max(ORDER).alias(ORDER))
     doubles, row = groups.where(f.col(MARKER) > 1).agg(f.count(f.lit(1)), f.min(ORDER)).collect()[0]
     if doubles:
@@ -233,7 +222,7 @@ def _check_doubles(stage: Stage, source: Source, newest: Prepared) -> None:
         step = "Publish it with one row for each key, under the same name, or correct keyColumns in _metadata.json."
         raise SnapshotError(
             msg,
-            table=source.table,
+            table=newest.source.table,
             file=newest.landed[0].file.name,
             column=", ".join(keys),
             row=row,

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.commit.staged import SET
+from mirrorlib.commit.stage import SET, Stage
 from mirrorlib.delta.columns import Column, Columns, find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.partial import with_sets
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
 from mirrorlib.landing.columns import INSERT, UPSERT, FileSchema
 from mirrorlib.landing.types import comparable, is_binary_float, mirror_type
-from mirrorlib.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -39,63 +37,52 @@ if TYPE_CHECKING:
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """Where one attempt stages: a folder that nobody else knows."""
-
-    spark: SparkSession
-    state: Store
-    folder: str
-
-
 def stage_nothing(work: Work) -> Stage:
     """Return a stage for nothing to be written to: files are read as they lie."""
-    return Stage(spark=work.spark, state=work.state, folder="")
+    return Stage(spark=work.spark, state=work.journal.state, folder="")
 
 
-def read_frame(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool) -> DataFrame:
+def read_frame(stage: Stage, prepared: Prepared, *, ordered: bool) -> DataFrame:
     """Read a large batch's files with Spark, in the table's types; *ordered* adds `MARKER` and `ORDER`.
 
     Files of one shape share one scan.
     """
     from pyspark.sql import functions as f
 
-    columns = prepared.growth.columns
+    columns, policies = prepared.growth.columns, prepared.source.policies
     names = [quote(column.name) for column in columns]
-    sets = ordered and source.policies.partial is not None
+    sets = ordered and policies.partial is not None
     frames = []
-    for group in _same_shape(source, prepared.landed, ordered=ordered):
-        native = [landed for landed in group if reads_as_it_is(source, landed, columns)]
+    for group in _same_shape(prepared.landed, ordered=ordered):
+        native = [landed for landed in group if reads_as_it_is(landed, columns)]
         others = [landed for landed in group if landed not in native]
-        parts = [_rewritten(stage, source, prepared, landed) for landed in others]
+        parts = [_rewritten(stage, prepared, landed) for landed in others]
         if native:
-            parts.append(_native(stage.spark, source, prepared, native, ordered=ordered))
+            parts.append(_native(stage.spark, prepared, native, ordered=ordered))
         for part in parts:
             frame = part if ordered else part.select(*names)
-            frames.append(with_sets(source, group[0].schema, columns, frame) if sets else frame)
+            frames.append(with_sets(group[0], columns, frame) if sets else frame)
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
     if not ordered:
         return whole
     marker = f.col(MARKER)
-    if source.policies.insert_policy == "upsert" and source.policies.keys:
+    if policies.insert_policy == "upsert" and policies.keys:
         marker = f.when(marker == INSERT, UPSERT).otherwise(marker).alias(MARKER)
     return whole.select(*names, marker, ORDER, *([SET] if sets else []))
 
 
-def reads_as_it_is(source: Source, landed: Landed, columns: Columns) -> bool:
+def reads_as_it_is(landed: Landed, columns: Columns) -> bool:
     """Say whether Spark reads a file where it lies, so that nothing has to be written for it."""
     for column in landed.schema.columns:
         mine = find_column(columns, column.name)
         if mine is not None and pa.types.is_decimal(mine.type) and is_binary_float(column.type):
             return False  # not all Javas agree on the shortest digits of a double (JDK-4511638)
-    return can_spark_read(source, landed) and not needs_rescue(source, landed, columns)
+    return can_spark_read(landed) and not needs_rescue(landed, columns)
 
 
-def _same_shape(
-    source: Source, landed: Sequence[Landed], *, ordered: bool
-) -> Iterator[list[Landed]]:
+def _same_shape(landed: Sequence[Landed], *, ordered: bool) -> Iterator[list[Landed]]:
     """Group files that one scan can read; where rows have an order, by names that tell them apart.
 
     A path that looks like a pattern is read alone: even where patterns mean nothing, Spark reads every
@@ -106,18 +93,18 @@ def _same_shape(
         schema, path = one.schema, one.file.path
         folder, _, name = path.rpartition("/")  # names repeat over folders
         place = "" if not ordered else folder if _PLAIN_NAME.fullmatch(name) else path
-        place = path if PATTERN.search(source.zone.uri(path)) else place
+        place = path if PATTERN.search(one.source.zone.uri(path)) else place
         shape = (schema.columns, schema.marker, str(schema.marker_type), place)
         groups.setdefault(str(shape), []).append(one)
     yield from groups.values()
 
 
 def _native(
-    spark: SparkSession, source: Source, prepared: Prepared, group: list[Landed], *, ordered: bool
+    spark: SparkSession, prepared: Prepared, group: list[Landed], *, ordered: bool
 ) -> DataFrame:
     from pyspark.sql import functions as f
 
-    schema = group[0].schema
+    schema, source = group[0].schema, prepared.source
     known = [(c.name, c.stored) for c in schema.own.columns if not pa.types.is_null(c.type)]
     kind = schema.marker_type
     typed_marker = None if kind is None or pa.types.is_null(kind) else schema.marker
@@ -176,7 +163,7 @@ def _cast(schema: FileSchema, column: Column) -> SparkColumn:
     return value.cast(column.sql_type).alias(column.name)
 
 
-def _rewritten(stage: Stage, source: Source, prepared: Prepared, landed: Landed) -> DataFrame:
+def _rewritten(stage: Stage, prepared: Prepared, landed: Landed) -> DataFrame:
     """Write a file again in the table's types, with `MARKER` and `ORDER`, a piece at a time, and read that."""
     columns, number = prepared.growth.columns, prepared.landed.index(landed)
     path = f"{stage.folder}/{number}.parquet"
@@ -188,9 +175,9 @@ def _rewritten(stage: Stage, source: Source, prepared: Prepared, landed: Landed)
         stage.state.open_new(path) as file,
         pq.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
-        for rows, markers in open_batches(source, landed):
+        for rows, markers in open_batches(landed):
             part = replace(landed, rows=rows, schema=replace(landed.schema, rows=len(rows)))
-            fitted = fitted_rows(source, part, columns).append_column(MARKER, markers)
+            fitted = fitted_rows(part, columns).append_column(MARKER, markers)
             ones = pa.repeat(pa.scalar(1, pa.int64()), len(rows))
             places = pc.cumulative_sum(ones, start=first - 1)
             writer.write_table(fitted.append_column(ORDER, places).cast(schema))

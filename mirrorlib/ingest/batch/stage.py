@@ -15,14 +15,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.commit.stage import stage_frame, staged_table
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged, count_doubles
+from mirrorlib.commit.stage import (
+    ADD,
+    CHANGE,
+    DROP,
+    OP,
+    PUT,
+    SET,
+    Stage,
+    Staged,
+    count_doubles,
+    stage_frame,
+    staged_table,
+)
 from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.sessions import ARROW_FRAMES, file_reader, spark_generation
 from mirrorlib.ingest.batch.fold import fold_frame, fold_partially, fold_rows
 from mirrorlib.ingest.batch.open_batch import Prepared, rows_of
-from mirrorlib.ingest.batch.spark_reader import Stage, read_frame, reads_as_it_is
-from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.batch.spark_reader import read_frame, reads_as_it_is
 from mirrorlib.ingest.rows.marks import join_spans
 from mirrorlib.ingest.rows.partial import check_lists
 from mirrorlib.ingest.rows.read import check_identities
@@ -35,42 +45,42 @@ _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file cos
 _ROWS_PER_GROUP = 1 << 17  # of a staged file: a task takes whole groups, and all want some
 
 
-def stage_batch(stage: Stage, source: Source, prepared: Prepared, *, replaces: bool) -> Staged:
+def stage_batch(stage: Stage, prepared: Prepared, *, replaces: bool) -> Staged:
     """Fold a batch and stage it.
 
     What *replaces* goes into a table that is empty or to be overwritten, so no row can match.
 
     Raises `FileChangedError`: a change file is no longer the one that was prepared.
     """
-    plain = is_plain(source, prepared)
-    by_rows = source.policies.partial or _conditional(source, prepared)
+    plain = is_plain(prepared)
+    by_rows = prepared.source.policies.partial or _conditional(prepared)
     if prepared.small and (plain or not by_rows):
-        return _stage_small(stage, source, prepared, replaces=replaces)
-    check_identities(source, prepared.landed)
-    rows = _unfolded(stage, source, prepared, plain=plain) if plain or replaces else None
+        return _stage_small(stage, prepared, replaces=replaces)
+    check_identities(prepared.landed)
+    rows = _unfolded(stage, prepared, plain=plain) if plain or replaces else None
     if rows is not None:
         return stage_inserts(rows, prepared.rows)
-    return _stage_large(stage, source, prepared, replaces=replaces)
+    return _stage_large(stage, prepared, replaces=replaces)
 
 
-def read_whole(stage: Stage, source: Source, prepared: Prepared) -> DataFrame | None:
+def read_whole(stage: Stage, prepared: Prepared) -> DataFrame | None:
     """Say what a batch comes to in an empty table, and write nothing; None where a file has to be written first."""
     columns = prepared.growth.columns
-    if not all(reads_as_it_is(source, landed, columns) for landed in prepared.landed):
+    if not all(reads_as_it_is(landed, columns) for landed in prepared.landed):
         return None
-    if source.policies.snapshots or is_plain(source, prepared):
-        return read_frame(stage, source, prepared, ordered=False)
-    return _only_new(_read_folded(stage, source, prepared))
+    if prepared.source.policies.snapshots or is_plain(prepared):
+        return read_frame(stage, prepared, ordered=False)
+    return _only_new(_read_folded(stage, prepared))
 
 
-def is_plain(source: Source, prepared: Prepared) -> bool:
+def is_plain(prepared: Prepared) -> bool:
     """Say whether all rows are inserts, of which none looks for another."""
-    inserts = prepared.counts[INSERT] if source.policies.insert_policy == "append" else 0
-    return not prepared.keys(source.policies) or prepared.rows == inserts
+    appends = prepared.source.policies.insert_policy == "append"
+    return not prepared.keys or prepared.rows == (prepared.counts[INSERT] if appends else 0)
 
 
-def _conditional(source: Source, prepared: Prepared) -> str | None:
-    found = find_column(prepared.growth.columns, source.policies.conditional or "")
+def _conditional(prepared: Prepared) -> str | None:
+    found = find_column(prepared.growth.columns, prepared.source.policies.conditional or "")
     return found.name if found else None
 
 
@@ -80,23 +90,24 @@ def stage_inserts(frame: DataFrame, rows: int, counts: Mapping[str, int] | None 
     return Staged(frame=frame, ops=ops, rows=rows, bytes=0, private=False, counts=counts)
 
 
-def _unfolded(stage: Stage, source: Source, prepared: Prepared, *, plain: bool) -> DataFrame | None:
+def _unfolded(stage: Stage, prepared: Prepared, *, plain: bool) -> DataFrame | None:
     """Read rows that need not be folded, as each is the only one of its key, and stays; None where some do."""
-    if not plain and (source.policies.partial is not None or prepared.counts[DELETE]):
+    partial = prepared.source.policies.partial is not None
+    if not plain and (partial or prepared.counts[DELETE]):
         return None
-    rows = read_frame(stage, source, prepared, ordered=False)
+    rows = read_frame(stage, prepared, ordered=False)
     # Keys that grow from row to row come once.
     grows = plain or join_spans([landed.key_span for landed in prepared.landed]) is not None
-    return rows if grows or not count_doubles(rows, prepared.keys(source.policies)) else None
+    return rows if grows or not count_doubles(rows, prepared.keys) else None
 
 
-def _read_folded(stage: Stage, source: Source, prepared: Prepared) -> DataFrame:
+def _read_folded(stage: Stage, prepared: Prepared) -> DataFrame:
     """Read a batch and fold it on the executors; what changes the table's rows has its `OP`."""
-    rows, keys = read_frame(stage, source, prepared, ordered=True), prepared.keys(source.policies)
-    if source.policies.partial is None:
-        return fold_frame(rows, keys, _conditional(source, prepared))
+    rows, keys = read_frame(stage, prepared, ordered=True), prepared.keys
+    if prepared.source.policies.partial is None:
+        return fold_frame(rows, keys, _conditional(prepared))
     columns, names = prepared.growth.columns, [landed.file.name for landed in prepared.landed]
-    check_lists(source, names, columns, rows)
+    check_lists(prepared.source, names, columns, rows)
     return fold_partially(rows, keys, columns)
 
 
@@ -107,28 +118,28 @@ def _only_new(folded: DataFrame) -> DataFrame:
     return folded.where(f.col(OP).isin(PUT, ADD)).drop(OP, SET)
 
 
-def _stage_large(stage: Stage, source: Source, prepared: Prepared, *, replaces: bool) -> Staged:
-    folded, keys = _read_folded(stage, source, prepared), prepared.keys(source.policies)
+def _stage_large(stage: Stage, prepared: Prepared, *, replaces: bool) -> Staged:
+    folded, keys = _read_folded(stage, prepared), prepared.keys
     ops = {DROP, PUT, CHANGE, ADD}
     if replaces:
         ops, folded = {ADD}, _only_new(folded)
     elif prepared.counts[DELETE] == prepared.rows:
         ops = {DROP}
-    staged = stage_frame(stage.spark, stage.state, f"{stage.folder}/folded", folded, keys, ops)
-    check_identities(source, prepared.landed)
+    staged = stage_frame(stage, "folded", folded, keys, ops)
+    check_identities(prepared.landed)
     return replace(
         staged,
         null_keys=any(landed.null_keys for landed in prepared.landed),
-        conditional=_conditional(source, prepared),
-        partial=source.policies.partial is not None,
+        conditional=_conditional(prepared),
+        partial=prepared.source.policies.partial is not None,
         key_range=None,  # of many keys it is wide: its filter would cost and leave nothing out
     )
 
 
-def _stage_small(stage: Stage, source: Source, prepared: Prepared, *, replaces: bool) -> Staged:
+def _stage_small(stage: Stage, prepared: Prepared, *, replaces: bool) -> Staged:
     """Fold rows that are in memory, and hand them to Spark: a handful as a part of the plan, more as a file."""
-    (rows, markers), keys = rows_of(source, prepared), prepared.keys(source.policies)
-    if source.policies.insert_policy == "upsert" and keys:
+    (rows, markers), keys = rows_of(prepared), prepared.keys
+    if prepared.source.policies.insert_policy == "upsert" and keys:
         markers = pc.if_else(pc.equal(markers, INSERT), pa.scalar(UPSERT, pa.int8()), markers)
     changes = fold_rows(rows, markers, keys)
     ddl = ", ".join([*(column.ddl for column in prepared.growth.columns), f"{OP} tinyint"])

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mirrorlib.ingest.files.history import History
+from mirrorlib.ingest.files.plan import next_run
 from mirrorlib.ingest.options import Options, read_interval
 from mirrorlib.journal.entries import Entry, PlannedFile
 from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
@@ -146,10 +147,9 @@ class IncrementalListing:
             files = [file for one in listing.partitions.values() for file in one.values()]
             sees_all = not metadata.partitioned and self._history.in_order(files)
         else:
-            sees_all = not any(
-                _has_gap(numbers, position.get(partition))
-                for partition, numbers in listing.partitions.items()
-            )
+            partitions = listing.partitions.items()
+            begun = {name: min(files, default=1) - 1 for name, files in partitions}
+            sees_all = next_run(listing, {**begun, **position}).gap is None
         if not sees_all:  # a short look would not
             return
         anchors = {
@@ -210,13 +210,6 @@ def _anchors(listed: Listed, entry: Entry) -> dict[str, Anchor]:
 def _anchor(file: StoredFile | PlannedFile) -> Anchor:
     name = file.name.rpartition("/")[2]
     return Anchor(number=sequence_number(name) or 0, name=name, etag=file.etag)
-
-
-def _has_gap(numbers: Mapping[int, object], applied: int | None) -> bool:
-    """Say whether a number is missing; where nothing was applied yet, before any that is there but the first."""
-    first = min(numbers, default=0) if applied is None else applied + 1
-    ahead = sum(1 for number in numbers if number >= first)
-    return ahead > 0 and max(numbers) - first + 1 != ahead
 
 
 def _digest(data: bytes) -> str:

@@ -24,11 +24,13 @@ class Source:
     folder: str
     policies: Policies
 
-    def find(self, planned: PlannedFile) -> StoredFile | None:
-        """Find a file as it was planned; None when it was replaced or removed since."""
+    def find(self, planned: PlannedFile, batch: int) -> StoredFile:
+        """Find a file as it was planned for a batch; `FileChangedError` where it was replaced or removed since."""
         stored = self.zone.stat(f"{self.folder}/{planned.name}")
         if stored is None or stored.etag != planned.etag:
-            return None
+            msg = f"the change file was replaced or removed after batch {batch} was planned"
+            step = "Leave it in place; the next run reads it as it is then."
+            raise FileChangedError(msg, table=self.table, file=planned.name, next_step=step)
         return replace(stored, below=planned.name)
 
     def has(self, planned: PlannedFile) -> bool:

@@ -1,6 +1,6 @@
 """Decode change files, whatever their format: what one says of its columns, and its rows piece by piece.
 
-In: a listed file and the policies by which it is read. Out: a `FileSchema`, and tables that fit into
+In: a listed file and the policies by which it is read. Out: `OpenedFile`, and tables that fit into
 memory. Nothing here asks whether the file is still the one that was listed: that is for the caller,
 after the last byte.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import BinaryIO, cast
 
 import pyarrow as pa
@@ -28,8 +28,18 @@ from mirrorlib.landing.plain import FILE_PATH, RESCUED
 from mirrorlib.store import StoredFile
 
 
-def open_schema(source: Source, file: StoredFile, opened: BinaryIO | None = None) -> FileSchema:
-    """Read what a file and its partition folders say about its columns; *opened* is the file, left open.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedFile:
+    """A change file, what it and its partition folders say about its columns, and by which policies it is read."""
+
+    source: Source
+    file: StoredFile
+    schema: FileSchema
+    rows: pa.Table | None = None  # decoded; None where they are read when they are asked for
+
+
+def open_file(source: Source, file: StoredFile, handle: BinaryIO | None = None) -> OpenedFile:
+    """Read what a file and its partition folders say about its columns; *handle* is the file, left open.
 
     It says so in a footer, the header of delimited text, all JSON lines.
 
@@ -38,19 +48,20 @@ def open_schema(source: Source, file: StoredFile, opened: BinaryIO | None = None
     """
     policies, table = source.policies, source.table
     kind = policies.kind_of(file.name)
-    with nullcontext(opened) if opened else source.zone.open_file(file.path) as handle:
+    with nullcontext(handle) if handle else source.zone.open_file(file.path) as opened:
         if kind == "parquet":
-            schema = read_footer(handle, file, table=table, ntz=policies.ntz)
+            schema = read_footer(opened, file, table=table, ntz=policies.ntz)
         else:
-            text = TextFile(handle, file, text_dialect(source), table)
+            text = TextFile(opened, file, text_dialect(source), table)
             lines = kind == "lines"
             schema = read_line_schema(text) if lines else read_header(text, ntz=policies.ntz)
     if policies.plain is not None:
         schema = replace(schema, undeclared=())  # there is nowhere to declare them
         _check_plain(source, file, schema)
-    if not schema.rows and all(pa.types.is_null(column.type) for column in schema.columns):
-        return schema  # a publisher's first sign of life, from which no table is made (Q11)
-    return add_given(schema, file.name, policies.dialect, table=table, ntz=policies.ntz)
+    # Else it is a publisher's first sign of life, from which no table is made (Q11).
+    if schema.rows or not all(pa.types.is_null(column.type) for column in schema.columns):
+        schema = add_given(schema, file.name, policies.dialect, table=table, ntz=policies.ntz)
+    return OpenedFile(source=source, file=file, schema=schema)
 
 
 def _check_plain(source: Source, file: StoredFile, schema: FileSchema) -> None:
@@ -67,29 +78,25 @@ def _check_plain(source: Source, file: StoredFile, schema: FileSchema) -> None:
 
 
 def iter_pieces(
-    source: Source,
-    file: StoredFile,
-    schema: FileSchema,
-    columns: list[str] | None = None,
-    *,
-    opened: BinaryIO | None = None,
+    opened: OpenedFile, columns: list[str] | None = None, *, handle: BinaryIO | None = None
 ) -> Iterator[pa.Table]:
-    """Give a file's rows, or some of its columns, in pieces that fit into memory; *opened* is the file, left open.
+    """Give a file's rows, or some of its columns, in pieces that fit into memory; *handle* is the file, left open.
 
     Raises `ChangeFileError`: a page is damaged, a row is ragged, a value does not fit its declared type.
     """
+    source, file = opened.source, opened.file
     kind = source.policies.kind_of(file.name)
-    with nullcontext(opened) if opened else source.zone.open_file(file.path) as handle:
+    with nullcontext(handle) if handle else source.zone.open_file(file.path) as data:
         if kind == "parquet":
             try:
-                for batch in iter_batches(handle, columns):
+                for batch in iter_batches(data, columns):
                     yield pa.Table.from_batches([batch])
             except (pa.ArrowException, OSError) as exc:
-                raise damaged(source, file, exc) from exc
+                raise damaged(opened, exc) from exc
             return
-        text = TextFile(handle, file, text_dialect(source), source.table)
+        text = TextFile(data, file, text_dialect(source), source.table)
         tables = iter_line_tables if kind == "lines" else iter_tables
-        for rows in tables(text, schema.own):
+        for rows in tables(text, opened.schema.own):
             yield rows if columns is None else rows.select(columns)
 
 
@@ -100,11 +107,11 @@ def text_dialect(source: Source) -> Dialect:
 
 def decode_all(source: Source, file: StoredFile) -> None:
     """Decode every page of a file, or every row of a text, and keep nothing; see `iter_pieces` for what is raised."""
-    for _ in iter_pieces(source, file, open_schema(source, file)):
+    for _ in iter_pieces(open_file(source, file)):
         pass
 
 
-def damaged(source: Source, file: StoredFile, exc: Exception) -> ChangeFileError:
+def damaged(opened: OpenedFile, exc: Exception) -> ChangeFileError:
     """Say that a page of a Parquet file cannot be decoded."""
-    msg = "a page of the change file is damaged"
-    return ChangeFileError(msg, table=source.table, file=file.name, found=first_line(exc))
+    msg, table = "a page of the change file is damaged", opened.source.table
+    return ChangeFileError(msg, table=table, file=opened.file.name, found=first_line(exc))

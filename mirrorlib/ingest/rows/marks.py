@@ -18,15 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import MarkerError, MirrorError, SchemaError
-from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.decode import text_dialect
+from mirrorlib.ingest.rows.decode import OpenedFile, text_dialect
 from mirrorlib.landing import columns
 from mirrorlib.landing.columns import (
     DELETE,
     INSERT,
     UPDATE,
     UPSERT,
-    FileSchema,
     judge_markers,
     missing_in,
     show_marker,
@@ -34,7 +32,6 @@ from mirrorlib.landing.columns import (
 from mirrorlib.landing.delimited.tables import line_of
 from mirrorlib.landing.delimited.text import TextFile
 from mirrorlib.names import find_key
-from mirrorlib.store import StoredFile
 
 Span: TypeAlias = tuple[int, int]
 _Error = TypeVar("_Error", bound=MirrorError)
@@ -45,30 +42,30 @@ MARKER, ORDER = "_mirror_marker", "_mirror_order"
 ROWS_PER_FILE = 1 << 40  # what `ORDER` grows by: more rows than a Parquet file of any publisher has
 
 
-def read_marks(
-    source: Source, file: StoredFile, schema: FileSchema, rows: pa.Table | None, handle: object
-) -> pa.ChunkedArray:
-    """Return every row's marker as int8; a file without the column gives the table's default to all."""
-    default = UPSERT if source.policies.upsert_default else INSERT
+def read_marks(opened: OpenedFile, rows: pa.Table | None, handle: object = None) -> pa.ChunkedArray:
+    """Return every row's marker as int8; a file without the column gives the table's default to all.
+
+    Where no *rows* are in memory, they are read from its *handle*.
+    """
+    schema, upserts = opened.schema, opened.source.policies.upsert_default
+    default = UPSERT if upserts else INSERT
     if schema.marker is None:
         return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), schema.rows)])
     if rows is None:
         rows = pq.read_table(handle, columns=[schema.marker], read_dictionary=[schema.marker])
     values = rows.column(schema.marker)
-    if values.null_count and not source.policies.upsert_default:
+    if values.null_count and not upserts:
         row = pc.index(pc.is_null(values), value=True).as_py()
-        raise _error(source, file, schema, "the row marker is NULL", "NULL", row)
+        raise _error(opened, "the row marker is NULL", "NULL", row)
     markers, unknown, _ = judge_markers(values)
     row = pc.index(unknown, value=True).as_py()
     if row >= 0:
         msg = "the row marker is not 0, 1, 2 or 4"
-        raise _error(source, file, schema, msg, show_marker(values, row), row)
+        raise _error(opened, msg, show_marker(values, row), row)
     return pc.fill_null(markers, default)
 
 
-def count_marks(
-    source: Source, file: StoredFile, schema: FileSchema, markers: pa.ChunkedArray
-) -> dict[int, int]:
+def count_marks(opened: OpenedFile, markers: pa.ChunkedArray) -> dict[int, int]:
     """Count rows by marker, and see that a file has the columns that these ask for.
 
     Raises `MarkerError`: a change needs keys and the table has none; `SchemaError`: a key column is missing, or the one
@@ -76,13 +73,14 @@ def count_marks(
     """
     counted = {pair["values"]: pair["counts"] for pair in pc.value_counts(markers).to_pylist()}
     counts = {marker: counted.get(marker, 0) for marker in MARKER_NAMES}
-    keys = source.policies.keys
+    schema, policies = opened.schema, opened.source.policies
+    table, file, keys = opened.source.table, opened.file.name, policies.keys
 
     def refuse(wrong: pa.ChunkedArray, msg: str, step: str) -> MarkerError:
         row = pc.index(wrong, value=True).as_py()
-        return _error(source, file, schema, msg, str(markers[row].as_py()), row, step)
+        return _error(opened, msg, str(markers[row].as_py()), row, step)
 
-    if source.policies.snapshots and counts[UPDATE] + counts[DELETE]:
+    if policies.snapshots and counts[UPDATE] + counts[DELETE]:
         changes = pc.is_in(markers, value_set=pa.array([UPDATE, DELETE], pa.int8()))
         msg = "a snapshot holds rows, and no updates or deletes"
         step = "Publish the whole table without row markers, or apply without --snapshots."
@@ -95,45 +93,40 @@ def count_marks(
     if missing is not None:
         msg = "a key column of the table is missing in the file"
         step = "Publish a file with all key columns under the same name, or correct keyColumns in _metadata.json."
-        raise SchemaError(msg, table=source.table, file=file.name, column=missing, next_step=step)
-    inserts = counts[INSERT] if source.policies.insert_policy == "append" else 0
+        raise SchemaError(msg, table=table, file=file, column=missing, next_step=step)
+    inserts = counts[INSERT] if policies.insert_policy == "append" else 0
     updates = sum(counts.values()) - counts[DELETE] - inserts
-    wanted = source.policies.conditional
+    wanted = policies.conditional
     if wanted and updates and schema.column(wanted) is None:
         msg = "the table's ConditionalUpdateColumn is missing in a file with updates"
         step = "Publish the column, or apply without --conditional-updates."
-        raise SchemaError(msg, table=source.table, file=file.name, column=wanted, next_step=step)
+        raise SchemaError(msg, table=table, file=file, column=wanted, next_step=step)
     return counts
 
 
-def with_line(source: Source, file: StoredFile, schema: FileSchema, exc: _Error) -> _Error:
+def with_line(opened: OpenedFile, exc: _Error) -> _Error:
     """Give an error about a row of delimited text the line on which the row begins."""
+    source, file = opened.source, opened.file
     if exc.row is None or source.policies.kind_of(file.name) != "delimited":
         return exc
     with source.zone.open_file(file.path) as handle:
         dialect = text_dialect(source)
-        line = line_of(TextFile(handle, file, dialect, source.table), schema.own, exc.row)
+        line = line_of(TextFile(handle, file, dialect, source.table), opened.schema.own, exc.row)
     return exc.but(line=line)
 
 
 def _error(
-    source: Source,
-    file: StoredFile,
-    schema: FileSchema,
-    msg: str,
-    found: str,
-    row: int,
-    step: str | None = None,
+    opened: OpenedFile, msg: str, found: str, row: int, step: str | None = None
 ) -> MarkerError:
-    table, column = source.table, schema.marker
+    table, file, column = opened.source.table, opened.file.name, opened.schema.marker
     return MarkerError(
-        msg, table=table, file=file.name, column=column, row=row, found=found, next_step=step
+        msg, table=table, file=file, column=column, row=row, found=found, next_step=step
     )
 
 
-def typed_keys(source: Source, schema: FileSchema) -> tuple[list[str], int]:
+def typed_keys(opened: OpenedFile) -> tuple[list[str], int]:
     """Name a file's own key columns as the file does, and count those that are NULL in every row."""
-    found = [schema.key(key) for key in source.policies.keys]
+    found = [opened.schema.key(key) for key in opened.source.policies.keys]
     typed = [column for column in found if column and not pa.types.is_null(column.type)]
     return [column.name for column in typed if column.given is None], len(found) - len(typed)
 
@@ -161,11 +154,11 @@ def join_spans(spans: Sequence[Span | None]) -> Span | None:
     return (known[0][0], known[-1][1]) if apart else None
 
 
-def required_columns(source: Source, schema: FileSchema) -> list[str]:
+def required_columns(opened: OpenedFile) -> list[str]:
     """Name a text's columns that are declared with `IsNullable` false; in keys a NULL is told anyway."""
-    dialect = text_dialect(source)
-    names = [column.name for column in schema.own.columns]
-    keys = {find_key(names, key) for key in source.policies.keys}
+    dialect = text_dialect(opened.source)
+    names = [column.name for column in opened.schema.own.columns]
+    keys = {find_key(names, key) for key in opened.source.policies.keys}
     return [name for name in names if dialect.required(name) and name not in keys]
 
 

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.commit.staged import SET
+from mirrorlib.commit.stage import SET
 from mirrorlib.delta.columns import Columns, find_column
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.rows.decode import OpenedFile
 from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.read import Landed
-from mirrorlib.landing.columns import INSERT, UPDATE, UPSERT, FileSchema
+from mirrorlib.landing.columns import INSERT, UPDATE, UPSERT
 from mirrorlib.landing.metadata.declared import list_column
 
 if TYPE_CHECKING:
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def with_sets(source: Source, schema: FileSchema, columns: Columns, rows: DataFrame) -> DataFrame:
+def with_sets(opened: OpenedFile, columns: Columns, rows: DataFrame) -> DataFrame:
     """Add `SET` to the rows of a file, which have the table's columns and the markers as they were published."""
     from pyspark.sql import functions as f
 
     whole = f.col(MARKER) == INSERT
-    mode = source.policies.partial
+    mode = opened.source.policies.partial
     listed = list_column(mode)
     if mode == "nulls":
         flags = [f.col(quote(column.name)).isNotNull() for column in columns]
     elif listed is None:
-        flags = [f.lit(schema.column(column.name) is not None) for column in columns]
+        flags = [f.lit(opened.schema.column(column.name) is not None) for column in columns]
     else:
         found = find_column(columns, listed)
         names = _names_in(f.col(quote(found.name))) if found else f.lit(None).cast("array<string>")

@@ -18,7 +18,7 @@ import pyarrow as pa
 from mirrorlib.delta.columns import sql_type
 from mirrorlib.errors import FileChangedError, MarkerError, SchemaError, StoreError
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.decode import damaged, iter_pieces, open_schema
+from mirrorlib.ingest.rows.decode import OpenedFile, damaged, iter_pieces, open_file
 from mirrorlib.ingest.rows.marks import (
     MARKER_NAMES,
     Span,
@@ -32,7 +32,7 @@ from mirrorlib.ingest.rows.marks import (
     typed_keys,
     with_line,
 )
-from mirrorlib.landing.columns import FileColumn, FileSchema
+from mirrorlib.landing.columns import FileColumn
 from mirrorlib.landing.footer import Hashing, end_of, first_moved, is_native
 from mirrorlib.landing.parquet import ROWS_AT_A_TIME, iter_batches, open_parquet, spark_decodes
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused
@@ -48,16 +48,12 @@ _WRITE_CORRECTED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
+class Landed(OpenedFile):
     """A change file that was opened and found sound as far as it was read."""
 
-    file: StoredFile
-    schema: FileSchema
     counts: dict[int, int]  # rows by marker
     null_keys: int  # NULLs in its key columns, all together
     key_span: Span | None = None  # the first and the last key of a large batch's file
-    rows: pa.Table | None  # decoded; None for a large batch, whose rows Spark reads
-    markers: pa.ChunkedArray | None  # of the rows, as int8
     # NULLs in columns of text that are declared to have none, by column.
     missing: Mapping[str, int] = field(default_factory=dict)
     fingerprint: str  # tells its content from any other
@@ -87,16 +83,16 @@ def read_landed(
 
 
 def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int) -> Landed:
-    schema = open_schema(source, file, handle)
+    opened = open_file(source, file, handle)
+    schema = opened.schema
     handle.seek(0)
     try:
         rows = _read_rows(handle, room) if schema.decoded_bytes <= room else None
         moved = [column.name for column in schema.own.columns if column.moved]
         if rows is not None and any(first_moved(rows.column(name)) is not None for name in moved):
             rows = None  # some value is not what Arrow reads, but what Spark does
-        markers = read_marks(source, file, schema, rows, handle)
-        counts = count_marks(source, file, schema, markers)
-        keys, untyped = typed_keys(source, schema)
+        counts = count_marks(opened, read_marks(opened, rows, handle))
+        keys, untyped = typed_keys(opened)
         pieces = [rows] if rows is not None else iter_batches(handle, keys)
         nulls, spans = 0, []
         for piece in pieces:
@@ -104,15 +100,15 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
             spans.append(key_span(piece, keys) if rows is None else None)
         fingerprint = end_of(handle, file.size)
     except (pa.ArrowException, OSError) as exc:
-        raise damaged(source, file, exc) from exc
+        raise damaged(opened, exc) from exc
     return Landed(
+        source=source,
         file=file,
         schema=schema,
         counts=counts,
         null_keys=nulls + untyped * schema.rows,
         key_span=None if untyped else join_spans(spans),
         rows=rows,
-        markers=markers if rows is not None else None,
         fingerprint=fingerprint,
     )
 
@@ -131,47 +127,45 @@ def _read_rows(handle: BinaryIO, room: int) -> pa.Table | None:
 def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) -> Landed:
     """Read text to its end: without a footer, nothing less tells its rows and whether they are sound."""
     hashing = Hashing(handle)
-    schema = open_schema(source, file)
+    opened = open_file(source, file)
     counts: Counter[int] = Counter()
     missing: Counter[str] = Counter()
-    required = required_columns(source, schema)
-    keys, untyped = typed_keys(source, schema)
+    required = required_columns(opened)
+    keys, untyped = typed_keys(opened)
     kept: list[pa.Table] = []
-    marks: list[pa.Array] = []
     seen = size = nulls = 0
-    for rows in iter_pieces(source, file, schema, opened=cast("BinaryIO", hashing)):
-        part = replace(schema, rows=len(rows))
+    for rows in iter_pieces(opened, handle=cast("BinaryIO", hashing)):
+        part = replace(opened, schema=replace(opened.schema, rows=len(rows)))
         try:
-            markers = read_marks(source, file, part, rows, None)
-            found = count_marks(source, file, part, markers)
+            markers = read_marks(part, rows)
+            found = count_marks(part, markers)
         except MarkerError as exc:
             of_file = exc.but(row=seen + (exc.row or 0))
-            raise with_line(source, file, schema, of_file) from exc
+            raise with_line(opened, of_file) from exc
         counts.update(found)
         missing.update(count_missing(rows, markers, required))
         nulls += count_nulls(rows, keys)
         seen, size = seen + len(rows), size + rows.nbytes
         if size <= room:
             kept.append(rows)
-            marks += markers.chunks
         else:
-            kept, marks = [], []
+            kept = []
     return Landed(
+        source=source,
         file=file,
-        schema=replace(schema, rows=seen),
+        schema=replace(opened.schema, rows=seen),
         counts={marker: counts[marker] for marker in MARKER_NAMES},
         null_keys=nulls + untyped * seen,
         rows=pa.concat_tables(kept) if size <= room else None,
-        markers=pa.chunked_array(marks, pa.int8()) if size <= room else None,
         missing=missing,
         fingerprint=hashing.finish(),
     )
 
 
-def check_identities(source: Source, landed: Iterable[Landed]) -> None:
+def check_identities(landed: Iterable[Landed]) -> None:
     """See that files are still those that were listed; raises as `check_identity` does."""
     for one in landed:
-        check_identity(source, one.file)
+        check_identity(one.source, one.file)
 
 
 def check_identity(source: Source, file: StoredFile) -> None:
@@ -189,42 +183,40 @@ def check_identity(source: Source, file: StoredFile) -> None:
     raise FileChangedError(msg, table=source.table, file=file.name, next_step=step)
 
 
-def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
+def open_batches(opened: OpenedFile) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
     """Give a file's rows with their markers, a piece at a time; raises `ChangeFileError`: a page is damaged."""
-    for rows in iter_pieces(source, landed.file, landed.schema):
-        schema = replace(landed.schema, rows=len(rows))
-        yield rows, read_marks(source, landed.file, schema, rows, None)
+    for rows in iter_pieces(opened):
+        part = replace(opened, schema=replace(opened.schema, rows=len(rows)))
+        yield rows, read_marks(part, rows)
 
 
-def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterator[pa.ChunkedArray]:
+def column_values(opened: OpenedFile, column: FileColumn) -> Iterator[pa.ChunkedArray]:
     """Give one column's mirror values, in row order, in pieces that fit into memory.
 
     Raises `SchemaError`: a timestamp is finer than a microsecond, or only Spark can read it; `ChangeFileError`: a page
     is damaged.
     """
     if column.given is not None:
-        total = landed.schema.rows
-        size = max(total if landed.rows is not None else ROWS_AT_A_TIME, 1)
+        total = opened.schema.rows
+        size = max(total if opened.rows is not None else ROWS_AT_A_TIME, 1)
         for start in range(0, max(total, 1), size):
             yield pa.chunked_array([pa.repeat(column.given, min(size, total - start))])
         return
-    if landed.rows is not None:
-        yield _canonical(source, landed, column, landed.rows.column(column.name), 0)
+    if opened.rows is not None:
+        yield _canonical(opened, column, opened.rows.column(column.name), 0)
         return
     seen = 0
-    for rows in iter_pieces(source, landed.file, landed.schema, [column.name]):
-        yield _canonical(source, landed, column, rows.column(column.name), seen)
+    for rows in iter_pieces(opened, [column.name]):
+        yield _canonical(opened, column, rows.column(column.name), seen)
         seen += len(rows)
 
 
-def find_misfit(
-    source: Source, landed: Landed, column: FileColumn, kind: pa.DataType
-) -> int | None:
+def find_misfit(opened: OpenedFile, column: FileColumn, kind: pa.DataType) -> int | None:
     """Return the first row whose value a column of the table's type does not hold; raises as `column_values` does."""
     if column.type == kind and not may_be_lossy(column):
         return None
     seen = 0
-    for values in column_values(source, landed, column):
+    for values in column_values(opened, column):
         row = first_misfit(values, kind)
         if row is not None:
             return seen + row
@@ -239,20 +231,20 @@ def may_be_lossy(column: FileColumn) -> bool:
     return bool(fine and not column.native)  # INT96, which is native, is read to the microsecond
 
 
-def can_spark_read(source: Source, landed: Landed) -> bool:
+def can_spark_read(opened: OpenedFile) -> bool:
     """Say whether Spark's own reader gives the same values for all columns of a file, and its markers."""
-    typed = [column for column in landed.schema.own.columns if not pa.types.is_null(column.type)]
+    typed = [column for column in opened.schema.own.columns if not pa.types.is_null(column.type)]
     if not typed or not all(column.native for column in typed):
         return False
-    marker = landed.schema.marker_type
+    marker = opened.schema.marker_type
     if marker is not None and not pa.types.is_null(marker) and not is_native(marker):
         return False
-    with source.zone.open_file(landed.file.path) as handle:
+    with opened.source.zone.open_file(opened.file.path) as handle:
         return spark_decodes(handle)
 
 
 def _canonical(
-    source: Source, landed: Landed, column: FileColumn, values: pa.ChunkedArray, start: int
+    opened: OpenedFile, column: FileColumn, values: pa.ChunkedArray, start: int
 ) -> pa.ChunkedArray:
     def cast(some: pa.ChunkedArray) -> pa.ChunkedArray:
         return canonical_values(some, column.type)
@@ -260,8 +252,8 @@ def _canonical(
     def refused(place: int, msg: str, step: str) -> SchemaError:
         return SchemaError(
             msg,
-            table=source.table,
-            file=landed.file.name,
+            table=opened.source.table,
+            file=opened.file.name,
             column=column.name,
             row=start + place,
             found=str(column.stored),

@@ -15,8 +15,8 @@ import math
 import pyarrow as pa
 
 from mirrorlib.delta.columns import Column, Columns, find_column
-from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.read import Landed, column_values, find_misfit
+from mirrorlib.ingest.rows.decode import OpenedFile
+from mirrorlib.ingest.rows.read import column_values, find_misfit
 from mirrorlib.landing.plain import FILE_PATH, RESCUED
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 from mirrorlib.landing.values import fit_values, split_misfits
@@ -24,34 +24,34 @@ from mirrorlib.landing.values import fit_values, split_misfits
 RESCUED_COLUMN = Column(RESCUED, pa.string())
 
 
-def needs_rescue(source: Source, landed: Landed, columns: Columns) -> bool:
+def needs_rescue(opened: OpenedFile, columns: Columns) -> bool:
     """Say whether some value of a file has no place in the table's columns."""
-    if not source.policies.rescues:
+    if not opened.source.policies.rescues:
         return False
-    for column in landed.schema.columns:
+    for column in opened.schema.columns:
         mine = find_column(columns, column.name)
         if pa.types.is_null(column.type) or (mine is not None and mine.type == column.type):
             continue
-        if mine is None or find_misfit(source, landed, column, mine.type) is not None:
+        if mine is None or find_misfit(opened, column, mine.type) is not None:
             return True
     return False
 
 
-def fitted_rows(source: Source, landed: Landed, columns: Columns) -> pa.Table:
+def fitted_rows(opened: OpenedFile, columns: Columns) -> pa.Table:
     """Return one decoded file's rows in the table's types; a column that it lacks is NULL.
 
     What does not fit is rescued where the policies say so.
 
     Raises `pa.ArrowInvalid`: else, some value does not fit.
     """
-    rows, rescues = landed.schema.rows, source.policies.rescues
+    rows, rescues = opened.schema.rows, opened.source.policies.rescues
     fitted: dict[str, pa.ChunkedArray] = {}
     left: dict[int, dict[str, object]] = {}
-    for column in landed.schema.columns:
+    for column in opened.schema.columns:
         mine = find_column(columns, column.name)
         if pa.types.is_null(column.type) or not (mine or rescues):
             continue
-        values = next(column_values(source, landed, column))
+        values = next(column_values(opened, column))
         if mine is not None and not rescues:
             fitted[mine.name] = fit_values(values, mine.type)
             continue
@@ -61,7 +61,7 @@ def fitted_rows(source: Source, landed: Landed, columns: Columns) -> pa.Table:
             if value is not None:
                 left.setdefault(row, {})[column.name] = value
     if rescues:
-        path = {FILE_PATH: source.zone.uri(landed.file.path)}
+        path = {FILE_PATH: opened.source.zone.uri(opened.file.path)}
         texts: list[str | None] = [None] * rows
         for row, members in left.items():
             texts[row] = json.dumps({**members, **path}, ensure_ascii=False)

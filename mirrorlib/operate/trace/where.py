@@ -31,7 +31,6 @@ from mirrorlib.errors import (
 from mirrorlib.feed.changes import Change, first_changes
 from mirrorlib.feed.window import Bound, open_window
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import iter_pieces
 from mirrorlib.ingest.rows.marks import read_marks
 from mirrorlib.ingest.rows.read import Landed
@@ -201,7 +200,7 @@ def _tell_version(
         yield replace(told, before=one.before, after=one.after)
     for plan, planned in past.files_of(life, batch) if life and batch else ():
         try:
-            found = [*_find_rows(*past.open(plan, planned), key)]
+            found = [*_find_rows(past.open(plan, planned), key)]
         except (MirrorError, pa.ArrowInvalid) as exc:
             reason = exc.reason if isinstance(exc, MirrorError) else str(exc)
             past.lost[f"rows of {planned.name}, batch {batch}: {reason}"] = None
@@ -211,17 +210,17 @@ def _tell_version(
     yield from past.deliveries(version, table.commits.metadata_at(version).id)
 
 
-def _find_rows(source: Source, landed: Landed, key: Key) -> Iterator[tuple[int, str]]:
+def _find_rows(landed: Landed, key: Key) -> Iterator[tuple[int, str]]:
     """Read the key's columns of a file, piece by piece, and give the places and markers of its rows."""
     named = (landed.schema.column(column.name) for column in key)
     own = tuple(one for one in named if one is not None and not pa.types.is_null(one.type))
     names = [one.name for one in own if one.given is None]
     names += [landed.schema.marker] if landed.schema.marker else []
     seen = 0
-    for rows in iter_pieces(source, landed.file, landed.schema, names or None):
+    for rows in iter_pieces(landed, names or None):
         schema = replace(landed.schema, columns=own, rows=len(rows))
-        fitted = fitted_rows(source, replace(landed, schema=schema, rows=rows), tuple(key))
-        markers = read_marks(source, landed.file, schema, rows, None)
+        piece = replace(landed, schema=schema, rows=rows)
+        fitted, markers = fitted_rows(piece, tuple(key)), read_marks(piece, rows)
         # As Spark compares: NULL is NULL here, and NaN is NaN.
         same = (pc.is_in(fitted.column(one.name), value_set=key[one]) for one in key)
         for row in pc.indices_nonzero(reduce(pc.and_, same)).to_pylist():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from mirrorlib.errors import FileChangedError, JournalError
 from mirrorlib.ingest.files.cleanup import PLACES
@@ -15,8 +14,6 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile
 from mirrorlib.names import TableName
 from mirrorlib.store import Store
-
-Opened: TypeAlias = tuple[Source, Landed]
 
 
 def list_batches(journal: Journal, until: int) -> list[Entry]:
@@ -43,7 +40,7 @@ def list_batches(journal: Journal, until: int) -> list[Entry]:
     return found
 
 
-def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[Opened]:
+def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[Landed]:
     """Open the files of batches where they were, or where applied files are moved to.
 
     Raises:
@@ -64,18 +61,22 @@ def list_places(zone: Store, name: TableName) -> Iterator[str]:
         yield from (f"{name.folder}/{place}{day}" for day in days)
 
 
+def open_in(places: Iterable[str], source: Source, name: str) -> Iterator[Landed]:
+    """Open a file in each of some places that has it."""
+    for place in places:
+        if (file := source.zone.stat(f"{place}/{name}")) is not None:
+            yield read_landed(source, replace(file, below=name), decode=False)
+
+
 def open_planned(
     zone: Store, name: TableName, plan: Plan, planned: PlannedFile, places: Iterable[str]
-) -> Opened:
+) -> Landed:
     """Open a file of a plan in the first place that has it; `FileChangedError` where none has."""
     source = Source(zone=zone, table=name.shown, folder=name.folder, policies=plan.policies)
     msg = "the change file is gone"
-    for place in places:
-        if (one := zone.stat(f"{place}/{planned.name}")) is None:
-            continue
-        msg = "the change file is not what was applied"
-        landed = read_landed(source, replace(one, below=planned.name), decode=False)
+    for landed in open_in(places, source, planned.name):
         if landed.fingerprint == planned.fingerprint:
-            return source, landed
+            return landed
+        msg = "the change file is not what was applied"
     step = "Bring it back, or verify only what comes from now on: --mark"
     raise FileChangedError(msg, table=source.table, file=planned.name, next_step=step)

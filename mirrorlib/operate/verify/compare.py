@@ -18,7 +18,7 @@ from typing import cast
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
-from mirrorlib.commit.staged import SET
+from mirrorlib.commit.stage import SET
 from mirrorlib.feed.changes import Change, first_changes
 from mirrorlib.feed.net import KIND, POST, PRE, TIME, VERSION
 from mirrorlib.identifiers import quote

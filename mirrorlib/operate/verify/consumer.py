@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from mirrorlib.commit.difference import rows_like
+from mirrorlib.commit.stage import staging
 from mirrorlib.delivery.consumers import known_streams
 from mirrorlib.delivery.sinks.open import is_same_url, shown_url
 from mirrorlib.delta.address import FeedTable, find_feed_table
@@ -36,8 +37,6 @@ from mirrorlib.feed.read import read_rows, read_window
 from mirrorlib.feed.schemas import in_its_order, physical_names
 from mirrorlib.feed.window import open_window
 from mirrorlib.identifiers import find_name, quote
-from mirrorlib.ingest.batch.spark_reader import Stage
-from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import Stream, WindowEntry, position_of, snapshot_command
 from mirrorlib.names import parse_name
@@ -93,16 +92,13 @@ def verify_consumer(
         with lend_session(spark) as session:
             address = refer(place, parse_name(registry.table)).address
             source = find_feed_table(session, address, shown=registry.table)
-            stage = Stage(spark=session, state=registry.state, folder=f"verified/{new_attempt()}")
-            try:
+            with staging(session, registry.state, "verified") as stage:
                 with _of_receiver(registry):
                     received = read_received(stage, stream, _address(stream, to))
                 look = _Look(session, source, registry, received)
                 sides, left = look.sides(sample)
                 told = replace(told, version=received.version)
                 return look.compare(told, sides, left, show_values=show_values)
-            finally:
-                registry.state.delete_folder(stage.folder)
 
     done = (verify_safely(one.table, partial(verify, one), consumer=consumer) for one in found)
     return VerifyReport(target=place.shown, tables=tuple(done))

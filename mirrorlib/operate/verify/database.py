@@ -11,11 +11,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, StructType
 
+from mirrorlib.commit.stage import Stage
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import find_name
-from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 from mirrorlib.operate.verify.compare import as_found

@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from mirrorlib.commit.last_commit import read_last_commit
+from mirrorlib.commit.stage import Stage
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delivery.sinks.files.manifest import ManifestEntry, Receiver
 from mirrorlib.delivery.sinks.open import open_place
@@ -27,17 +28,16 @@ from mirrorlib.errors import FileChangedError, LandingZoneError
 from mirrorlib.events import pick
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE
 from mirrorlib.identifiers import find_name, quote
-from mirrorlib.ingest.batch.spark_reader import Stage
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.options import Options
-from mirrorlib.ingest.rows.read import read_landed
+from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.streams import Stream, snapshot_command
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.landing.publish.allocate import newest_claim, newest_number
 from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.names import parse_name, sequence_name
-from mirrorlib.operate.verify.applied_files import Opened, list_places
+from mirrorlib.operate.verify.applied_files import list_places, open_in
 from mirrorlib.operate.verify.compare import SIDE, as_found, wanted_rows
 from mirrorlib.operate.verify.database import read_database
 from mirrorlib.operate.verify.received import Received, check_copy, other_copy
@@ -206,12 +206,11 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
     return Received(**pick(batch, "stream", "table_id", "keys"), version=batch.until, rows=rows)
 
 
-def _open_numbered(source: Source, places: Iterable[str], number: int) -> Opened:
+def _open_numbered(source: Source, places: Iterable[str], number: int) -> Landed:
     """Open a change file where it was published, or where applied files are moved to."""
     name = sequence_name(number)
-    for place in places:
-        if (file := source.zone.stat(f"{place}/{name}")) is not None:
-            return source, read_landed(source, file, decode=False)
+    for landed in open_in(places, source, name):
+        return landed
     msg, step = "the change file is gone", "Bring it back; without it nothing can be said."
     raise FileChangedError(msg, table=source.table, file=name, next_step=step)
 

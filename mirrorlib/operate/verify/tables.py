@@ -12,20 +12,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.stage import Stage, staging
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import find_column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import refer
 from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError
 from mirrorlib.feed.read import read_rows
-from mirrorlib.ingest.batch.spark_reader import Stage
+from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Entry, new_attempt, now
-from mirrorlib.journal.plan_log import Values
+from mirrorlib.journal.entries import Entry, now
+from mirrorlib.journal.plan_log import read_word, write_word
 from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
-from mirrorlib.operate.verify.applied_files import Opened, list_batches, open_files
+from mirrorlib.operate.verify.applied_files import list_batches, open_files
 from mirrorlib.operate.verify.compare import Sides, as_found
 from mirrorlib.operate.verify.replay import read_files
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
@@ -107,16 +108,16 @@ class _Look:
         ends = [[one.plan.life, one.plan.batch] for one in entries]
         right = {"version": version, "batch": ends[-1], "at": now()}
         right["table"] = self.table.commits.metadata_at(version).id
-        kept, path = Values(self.state, self.name.shown), f"verified/{self.name.segment}.json"
+        path = f"verified/{self.name.segment}.json"
         told = replace(told, version=version)
         try:
             opened = open_files(self.zone, self.name, entries)
         except ChangeFileError as exc:
             if mark:
-                kept.write_status(path, {**right, "how": "marked"})
+                write_word(self.state, path, {**right, "how": "marked"})
                 reason = f"taken for right from now on; not verified: {exc}"
                 return replace(told, state="marked", reasons=(reason,))
-            known = kept.read_status(path)
+            known = read_word(self.state, path)
             if known.get("batch") not in ends or known["table"] != right["table"]:
                 raise
             told = replace(told, since=int(known["version"]))
@@ -125,14 +126,11 @@ class _Look:
             )
             opened = open_files(self.zone, self.name, entries[ends.index(known["batch"]) + 1 :])
         told = replace(told, files=len(opened), reasons=tuple(reasons))
-        stage = Stage(spark=self.spark, state=self.state, folder=f"verified/{new_attempt()}")
-        try:
+        with staging(self.spark, self.state, "verified") as stage:
             sides, left = self._sides(stage, opened, entries[-1], version, told.since)
             told = told.compared(sides, left, show_values=self.show_values)
-        finally:
-            self.state.delete_folder(stage.folder)
         if told.state == "equal" and self.sample == 1:
-            kept.write_status(path, {**right, "how": "verified"})
+            write_word(self.state, path, {**right, "how": "verified"})
         return told
 
     def _settled(self, journal: Journal) -> tuple[int, list[str]]:
@@ -145,10 +143,10 @@ class _Look:
         return before, [f"batch {entry.plan.batch} is under way, and this is the table before it"]
 
     def _sides(
-        self, stage: Stage, opened: Sequence[Opened], last: Entry, version: int, since: int | None
+        self, stage: Stage, opened: Sequence[Landed], last: Entry, version: int, since: int | None
     ) -> tuple[Sides, list[str]]:
         """Read both sides, and name the columns that are left out; *last* is the newest batch."""
-        conditional = {source.policies.conditional or "" for source, _ in opened} or {""}
+        conditional = {one.source.policies.conditional or "" for one in opened} or {""}
         if len(conditional) > 1:
             msg = (
                 "updates were conditional in some batches only, and what that comes to is not told"

@@ -18,8 +18,7 @@ from pyspark.sql import types as t
 from mirrorlib.commit.difference import NET, NEW, ops_of_counts, rows_like
 from mirrorlib.commit.mark import append_rows
 from mirrorlib.commit.pause import overwrite_columns
-from mirrorlib.commit.stage import staged_table
-from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG, count_doubles
+from mirrorlib.commit.stage import ADD, DROP, FRESH, OP, PUT, WRONG, count_doubles, staged_table
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
@@ -97,7 +96,7 @@ def _merge_keys(work: WindowWork) -> int:
     if WRONG in staged.ops:
         raise work.twice()
     if not staged.ops or few is None or not rewrite_copy(work, few):
-        work.merge_rows(staged, keys)
+        work.merge_rows(staged)
     return staged.rows
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from mirrorlib.commit.mark import append_rows, overwrite_rows
-from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
+from mirrorlib.commit.stage import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import Columns, to_columns

@@ -21,8 +21,7 @@ from mirrorlib.commit.difference import NET
 from mirrorlib.commit.last_commit import LastCommit
 from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.commit.merge import commit_staged
-from mirrorlib.commit.stage import stage_frame
-from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, WRONG, Staged
+from mirrorlib.commit.stage import ADD, DROP, FRESH, OP, WRONG, Stage, Staged, stage_frame
 from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
 from mirrorlib.delta.columns import sized_column
 from mirrorlib.delta.key_property import ON
@@ -142,10 +141,10 @@ class WindowWork(Delivery):
         """Name a column as the target does."""
         return find_name(self.found.schema.names, name) or name
 
-    def merge_rows(self, staged: Staged, keys: Sequence[str]) -> None:
+    def merge_rows(self, staged: Staged) -> None:
         """Commit staged rows. `ADD` rows match nothing; where it is `known`, a match of a `FRESH` row fails all."""
         fields = [one for one in staged.frame.schema.fields if one.name not in {OP, FRESH}]
-        key, refused = quote(keys[0]), ""
+        key, refused = quote(staged.keys[0]), ""
         if self.known and FRESH in staged.frame.columns:
             # It asks for the target's row, else Spark would look at the source's alone.
             there = f"t.{key} <=> s.{key}" if staged.null_keys else f"t.{key} IS NOT NULL"
@@ -157,7 +156,6 @@ class WindowWork(Delivery):
                 self.ref,
                 staged,
                 tuple(sized_column(field.name, field.dataType) for field in fields),
-                keys,
                 self.mark(),
                 table_bytes=self.found.bytes,
                 dropped=self.dropped,
@@ -172,8 +170,9 @@ class WindowWork(Delivery):
         self, frame: DataFrame, name: str, keys: Sequence[str], ops: Iterable[int]
     ) -> Staged:
         """Stage a frame with `OP`, one of *ops*, under a name of this delivery's own; *keys* will match its rows."""
-        path = f"{self.folder}/{name}-{new_attempt()}"  # each try has its own
-        return stage_frame(self.spark, self.scratch, path, frame, keys, ops)
+        stage = Stage(spark=self.spark, state=self.scratch, folder=self.folder)
+        # Each try has its own.
+        return stage_frame(stage, f"{name}-{new_attempt()}", frame, keys, ops)
 
     def merge_counts(
         self,
@@ -195,9 +194,9 @@ class WindowWork(Delivery):
             mark_nothing(self.spark, self.ref, self.mark())
             return 0
         gone = counted.frame.where(f"{OP} = {DROP}") if DROP in counted.ops else None
-        staged = self.stage_rows(tell(counted.frame, gone), "folded", by, (WRONG, DROP, ADD))
+        staged = self.stage_rows(tell(counted.frame, gone), "folded", keys, (WRONG, DROP, ADD))
         if WRONG in staged.ops:
             msg = "the target lacks rows that the source has removed, so it is not what the changes began with"
             raise ForeignWriteError(msg, table=self.stream.table, next_step=self.set_right)
-        self.merge_rows(staged, keys)
+        self.merge_rows(staged)
         return staged.rows

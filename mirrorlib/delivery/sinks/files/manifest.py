@@ -21,7 +21,7 @@ from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.events import pick
-from mirrorlib.journal.plan_log import FORMAT, Values, json_bytes
+from mirrorlib.journal.plan_log import FORMAT, json_bytes, numbered_files, write_word
 from mirrorlib.journal.streams import Stream
 from mirrorlib.landing.publish.known import read_own
 from mirrorlib.names import parse_name, parse_visible
@@ -89,7 +89,7 @@ class Receiver:
         """
         stream, plan = delivery.stream, delivery.plan
         while True:
-            said = Values(self.store, self.table).numbered(f"{self._manifest}/streams")
+            said = numbered_files(self.store, f"{self._manifest}/streams")
             number = max(said, default=0)
             newest = (self._read(said[number], dict) if said else None) or {}
             if newest.get("stream") == stream.uuid:
@@ -139,8 +139,8 @@ class Receiver:
         """Say that a window is the last one, and remove what attempts at it and former ones have left."""
         newest = self._read(f"{self._manifest}/newest.json", dict) or {}
         if newest.get("window", "") < entry.window:  # others may have gone on, of a new stream too
-            said = {"format": FORMAT, **pick(entry, "stream", "number", "window")}
-            self.store.put(f"{self._manifest}/newest.json", json_bytes(said))
+            said = pick(entry, "stream", "number", "window")
+            write_word(self.store, f"{self._manifest}/newest.json", said)
         for window in contents(self.store, self._staging).folders:
             if window <= entry.window:  # a later one is another runner's, which has gone on
                 self.store.delete_folder(f"{self._staging}/{window}")

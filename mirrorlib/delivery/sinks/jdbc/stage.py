@@ -22,7 +22,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
-from mirrorlib.commit.staged import DROP, FRESH, OP, WRONG
+from mirrorlib.commit.stage import DROP, FRESH, OP, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of

@@ -1,0 +1,209 @@
+"""Carry one table's batches out, and keep count of them: the batches it applied, and the state it ends in.
+
+In: a table's `Work`, batch by batch. Out: a `TableReport`, and the same word in the journal for `status` to read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from mirrorlib.delta.key_property import CLAIMED
+from mirrorlib.events import pick
+from mirrorlib.ingest.advance import Course
+from mirrorlib.ingest.batch.commit import carry_out
+from mirrorlib.ingest.batch.evolve_table import heed_readers
+from mirrorlib.ingest.batch.foreign_writes import Standing, Verified, stand
+from mirrorlib.ingest.batch.open_batch import Prepared
+from mirrorlib.ingest.files.incremental_listing import Listed
+from mirrorlib.ingest.files.plan import Watched, position_after, seen_until
+from mirrorlib.ingest.files.source_identity import proof_of
+from mirrorlib.ingest.files.table_folder import OpenedFolder, emptied_since
+from mirrorlib.ingest.next_batch import Next
+from mirrorlib.ingest.report import BatchReport, State, TableReport, shown_position
+from mirrorlib.ingest.work import Attempt, Work
+from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt, now
+
+
+@dataclass(kw_only=True)
+class Applying(Course[TableReport]):
+    """Carry batches out, and know what the next run is told of the table."""
+
+    zone: str
+    others_wait: Callable[[], bool]  # whether other tables wait for their turn
+    watched: Watched | None = None
+    listed: Listed | None = None
+    verified: Verified | None = None
+    emptied: str | None = None
+    _turn: Mapping[str, int] = field(default_factory=dict)  # each folder's last file when it began
+
+    def recall(self, word: Mapping[str, Any]) -> None:
+        """Take over what an earlier run has left in the table's last word; nothing rests on it."""
+        self.proven = word.get("proven")
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            datetime.fromisoformat(word["emptied"])
+            self.emptied = str(word["emptied"])
+
+    def begin(self, work: Work, entry: Entry | None) -> None:
+        """Carry a pending plan out; list again what was listed before the journal was read, and may be applied now."""
+        self.entry = entry
+        pending = entry is not None and entry.done is None
+        if entry is not None and pending:
+            self._end_batch(Attempt(work=work, plan=entry.plan), None)
+        if pending or work.source.policies.by_time:
+            self.opened = self.view.open(full=pending)
+        shown = self.opened.listing.partitions
+        self._turn = {name: max(files) for name, files in shown.items() if files}
+
+    def keep_zone(self, work: Work) -> None:
+        """Write a move of plain files down, and what later runs need not prove again."""
+        self.view.history.keep_move()
+        self.proven = proof_of(work, self.entry)
+
+    def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
+        """See that nobody else has written, and let the table remember whom it is for.
+
+        What has come since the run began is left to the next run where other tables wait for their turn, in this run or
+        that one: else a table whose files come as fast as they are applied would let none of them have it.
+        """
+        standing = stand(work, self.entry, self.verified)
+        self.verified = standing.verified
+        work = heed_readers(work, standing)
+        applied = self.applied
+        ended = all(applied.get(name, 0) >= last for name, last in self._turn.items())
+        if ended and self.others_wait():
+            work = replace(work, stop=lambda: True)
+        return work, standing, applied
+
+    def take(self, work: Work, standing: Standing, coming: Next) -> None:
+        """Plan it and carry it out."""
+        plan = _draft_plan(work, self.entry, standing, self.opened, coming)
+        clock, size = dict(coming.seconds), standing.bytes
+        drafted = Attempt(work=work, plan=plan, clock=clock, table_bytes=size)
+        with drafted.step("plan", counted=True):
+            plan = work.journal.write_plan(work.life, drafted.plan)
+        # Of a plan that another runner has written first, the files are opened again.
+        prepared = coming.prepared if plan.attempt == drafted.plan.attempt else None
+        self._end_batch(replace(drafted, plan=plan), prepared)
+        if work.source.policies.by_time:
+            self.view.history.compact()
+        self.opened = self.view.open()
+
+    def _end_batch(self, attempt: Attempt, prepared: Prepared | None) -> None:
+        """Bring a plan to its end, and count its batch; a void one applied nothing."""
+        plan, done = attempt.plan, carry_out(attempt, prepared)
+        self.entry = Entry(plan=plan, done=done)
+        if done.outcome == "applied":
+            self.told = replace(self.told, batches=(*self.told.batches, BatchReport.of(plan, done)))
+
+    def end(self, coming: Next) -> TableReport:
+        """Remember since when a young file, and an empty folder, are as they are."""
+        opened, young = self.opened, coming.young
+        watched = opened.watched
+        if young is None:
+            watched = None
+        elif (
+            watched is None
+            or (watched.file, watched.etag) != (young.name, young.etag)
+            or watched.seen_at > opened.listed_at  # our clock was set back since
+        ):
+            watched = Watched(file=young.name, etag=young.etag, seen_at=opened.listed_at)
+        self.watched = watched
+        self.emptied = (self.emptied or opened.listed_at) if opened.emptied else None
+        reason = coming.reason
+        if coming.state == "current" and self.emptied:
+            reason = emptied_since(self.emptied)
+        return self.report(coming.state, reason, file=coming.file, error=coming.error)
+
+    def report(
+        self, state: State, reason: str = "", *, file: str | None = None, error: str | None = None
+    ) -> TableReport:
+        """Report that the run ends in a state."""
+        return replace(
+            self.told,
+            state=state,
+            reason=reason,
+            file=file,
+            error=error,
+            position=shown_position(self.applied),
+            version=self.entry.done.version if self.entry and self.entry.done else None,
+        )
+
+    @property
+    def applied(self) -> Mapping[str, int]:
+        """Return the last applied number per partition folder; empty while there is none."""
+        return self.entry.position if self.entry else {}
+
+    def record(self, journal: Journal, report: TableReport) -> tuple[str, str]:
+        """Write the table's last word into the journal, unless it stands there; return the state before, since when."""
+        old = journal.read_status()
+        before = str(old.get("before") or old.get("state", ""))
+        same = (old.get("state"), old.get("reason")) == (report.state, report.reason)
+        since = old["since"] if same and "since" in old else now()
+        done, listed = self.entry.done if self.entry else None, self.listed
+        # Where nothing was looked at, as somebody else was at it, what was known stays so.
+        proven = self.proven or (None if self.entry else old.get("proven"))
+        word: dict[str, Any] = {
+            **pick(report, "table", "state", "reason", "file", "error", "position", "version"),
+            "since": since,
+            "zone": self.zone,
+            "last_commit": done.finished_at if done else None,
+            "warnings": list(report.warnings),
+            "watched": asdict(self.watched) if self.watched else None,
+            "listing": listed and {**asdict(listed), "warnings": list(listed.warnings)},
+            "verified": asdict(self.verified) if self.verified else old.get("verified"),
+            **({"proven": proven} if proven else {}),
+            **({"emptied": self.emptied} if self.emptied else {}),
+            **({"before": before} if report.state == "behind" else {}),  # it may stop there again
+        }
+        if {name: value for name, value in old.items() if name != "format"} != word:
+            journal.write_status(word)
+        return before, str(since)
+
+
+def _draft_plan(
+    work: Work, entry: Entry | None, standing: Standing, opened: OpenedFolder, coming: Next
+) -> Plan:
+    known = _moment(seen_until(entry.plan)) if entry else ""
+    previous: dict[str, object] | None = None
+    if entry is not None and entry.done is not None:
+        previous = {
+            "batch": entry.plan.batch,
+            **pick(entry.done, "outcome", "version", "cause", CLAIMED),
+            "table_id": standing.table_id or entry.done.table_id,
+        }
+    files = tuple(
+        PlannedFile(
+            name=one.file.name,
+            size=one.file.size,
+            etag=one.file.etag,
+            rows=one.schema.rows,
+            modified=_moment(one.file.modified),
+            fingerprint=one.fingerprint,
+        )
+        for one in (coming.prepared.landed if coming.prepared else ())
+    )
+    policies = work.source.policies
+    return Plan(
+        life=work.life.uuid,
+        batch=entry.plan.batch + 1 if entry else 1,
+        attempt=new_attempt(),
+        zone=work.source.zone.url,
+        files=files,
+        before=dict(entry.position) if entry else {},
+        after=position_after(coming.position, coming.files, by_time=policies.by_time),
+        policies=policies,
+        table_version=standing.version,
+        previous=previous,
+        listed_at=opened.listed_at,
+        seen_until=known,
+        unseen_since=(entry.plan.unseen_since or known) if entry and opened.partial else "",
+    )
+
+
+def _moment(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")
