@@ -75,9 +75,9 @@ def test_nothing_imports_spark_until_it_is_used(module: str) -> None:
 
 # What takes a session, and so finds Spark at hand; all else has to do without, as have the commands.
 WITH_SPARK = {
-    "FoundrySchema", "VerifyReport", "current_view", "derive", "export", "from_foundry_schema", "key_feed",
-    "key_statements", "maintain_current_view", "read_current_view", "read_feed", "read_table", "rebuild", "stream_feed",
-    "to_foundry_schema", "undo_rebuild", "verify", "verify_consumer",
+    "FoundrySchema", "VerifyReport", "apply", "current_view", "derive", "export", "from_foundry_schema", "key_feed",
+    "key_statements", "maintain_current_view", "plan", "read_current_view", "read_feed", "read_table", "rebuild",
+    "register_sources", "stream_apply", "stream_feed", "to_foundry_schema", "undo_rebuild", "verify", "verify_consumer",
 }  # fmt: skip
 
 

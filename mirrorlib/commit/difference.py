@@ -9,22 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, WRONG
 from mirrorlib.identifiers import quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 NET, NEW = "_mirror_net", "_mirror_new"
 
 
 def difference(old: DataFrame, new: DataFrame, keys: Sequence[str] = ()) -> DataFrame:
     """Tell what has to go, to come and, by keys that occur once, to change, so that some rows become others."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     names = [quote(name) for name in new.columns]
     both = new.select(*names, f.lit(1).alias(NET), f.lit(1).alias(NEW)).unionByName(
         old.select(*names, f.lit(-1).alias(NET), f.lit(0).alias(NEW))
@@ -45,8 +41,6 @@ def rows_like(rows: DataFrame, *like: tuple[DataFrame, Sequence[str]]) -> DataFr
 
     Where there are several of both, those that do by one of them; then each value has to be there once.
     """
-    from pyspark.sql import functions as f
-
     kept, flags = rows.columns, []
     for place, (values, columns) in enumerate(like):
         flag = f"_mirror_key_{place}"
@@ -66,8 +60,6 @@ def ops_of_counts(counts: DataFrame, columns: Sequence[str], *, exact: bool = Fa
 
     Where *exact* says so, `WRONG` stands for rows of which less than none are left.
     """
-    from pyspark.sql import functions as f
-
     names, net, left = [quote(name) for name in columns], f.col(NET), f.col(NEW)
     summed = counts.groupBy(*names).agg(f.sum(net).alias(NET), f.sum(left).alias(NEW))
     more = f.when(net > 0, net).otherwise(f.greatest(left, f.lit(0)))

@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import date
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.mark import METADATA, Mark, append_rows, as_condition, claimed, mark_nothing
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, PUT, SET, Staged
@@ -23,9 +24,6 @@ from mirrorlib.delta.columns import Column, Columns
 from mirrorlib.delta.sessions import SMALL_COMMIT, TXN_APP, configured, is_small
 from mirrorlib.delta.table import TableRef, named_rows
 from mirrorlib.identifiers import quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _LARGEST_BROADCAST = 128 << 20  # bytes
 _ADAPTIVE_FROM = 1 << 30  # staged bytes: from here on Spark knows better how to cut its shuffles
@@ -127,8 +125,6 @@ def _changes_of(staged: Staged) -> DataFrame:
     A range of the first key does more where it is known: "=" carries it over to the table, whose
     row groups outside of it are skipped.
     """
-    from pyspark.sql import functions as f
-
     if staged.key_range is None or staged.null_keys:
         return staged.frame.where(f.col(OP) > 0)
     first, last = (

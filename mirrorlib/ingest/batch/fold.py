@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, PUT, SET
 from mirrorlib.identifiers import quote
@@ -28,8 +30,6 @@ from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, WindowSpec
-
     from mirrorlib.delta.columns import Columns
 
 _NEVER = 1 << 62  # a place behind every row
@@ -129,9 +129,6 @@ def fold_frame(rows: DataFrame, keys: Sequence[str], conditional: str | None = N
     One shuffle by key, and one more where the column *conditional* decides which updates count; nothing is
     collected. The result has `OP` in their place.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     names = [f.col(quote(name)) for name in keys]
     key = Window.partitionBy(*names)
     place, last = f.col(ORDER), f.col(_LAST)
@@ -166,9 +163,6 @@ def fold_partially(rows: DataFrame, keys: Sequence[str], columns: Columns) -> Da
 
     The result is `fold_frame`'s and has `SET`, too: what an update of the table's rows sets.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     key = Window.partitionBy(*[f.col(quote(name)) for name in keys])
     place = f.col(ORDER)
     rows, is_update, is_insert = _find_tail(rows, key)
@@ -205,8 +199,6 @@ def _find_tail(rows: DataFrame, key: WindowSpec) -> tuple[DataFrame, Column, Col
 
     Returns the rows, and what tells the updates and the inserts behind the last delete.
     """
-    from pyspark.sql import functions as f
-
     marker, place = f.col(MARKER), f.col(ORDER)
     tail = place > f.col(_DELETED)
     is_update, is_insert = tail & marker.isin(UPDATE, UPSERT), tail & (marker == INSERT)
@@ -225,8 +217,6 @@ def _find_tail(rows: DataFrame, key: WindowSpec) -> tuple[DataFrame, Column, Col
 
 def _ops_of_winner() -> Column:
     """Return what the update that counts does to the rows before the batch, as a list of at most one op."""
-    from pyspark.sql import functions as f
-
     deleted, alone = f.col(_DELETED) >= 0, f.col(_FIRST) < f.col(_INSERTED)
     return (
         f.when(deleted & alone, f.array(f.lit(ADD)))
@@ -238,7 +228,5 @@ def _ops_of_winner() -> Column:
 
 def _give_ops(rows: DataFrame, ops: Column) -> DataFrame:
     """Give a row for each op of its list, none for none; `OP` takes the place of what it was found by."""
-    from pyspark.sql import functions as f
-
     exploded = rows.withColumn(OP, f.explode(ops.cast("array<tinyint>")))
     return exploded.drop(MARKER, ORDER, _DELETED, _LAST, _FIRST, _INSERTED)

@@ -14,7 +14,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add, and_, or_
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.difference import difference
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, Stage, Staged, count_doubles, stage_frame
@@ -28,10 +31,6 @@ from mirrorlib.ingest.batch.stage import read_whole, stage_inserts
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.read import check_identities
 from mirrorlib.ingest.work import Work
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
 
 _OPS = (ADD, CHANGE, DROP)
 _HERE, _WAS = "_mirror_here", "_mirror_was"
@@ -114,8 +113,6 @@ def _compare(
     work: Work, newest: Prepared, rows: DataFrame, before: Columns, keys: Sequence[str]
 ) -> DataFrame:
     """Return the rows that differ from the table's, which has the columns *before*, with their op."""
-    from pyspark.sql import functions as f
-
     table = read_table(work.spark, work.ref).select(
         *(  # as they will be once the columns have grown
             (f.col(quote(has.name)) if (has := find_column(before, column.name)) else f.lit(None))
@@ -131,8 +128,6 @@ def _compare_rows(
     table: DataFrame, rows: DataFrame, keys: Sequence[str], *, null_keys: bool
 ) -> DataFrame:
     """Return what has to happen to a table's rows for them to become others; each key is once on both sides."""
-    from pyspark.sql import functions as f
-
     if not keys:
         return difference(table, rows)
     others = [name for name in rows.columns if name not in keys]
@@ -161,8 +156,6 @@ def digest(names: Sequence[str]) -> SparkColumn:
     Spark's hashes pass NULLs over, so which values are NULL is hashed with them, as the bits of longs: to hash a
     boolean for each took a fifth more time.
     """
-    from pyspark.sql import functions as f
-
     columns = [f.col(quote(name)) for name in names]
     bits = [
         f.when(column.isNull(), f.lit(1 << place % _BITS)).otherwise(f.lit(0)).cast("bigint")
@@ -187,8 +180,6 @@ def _count(
     Raises `SnapshotError`: a key is twice in the snapshot, or more rows are lost than may be; `ForeignWriteError`: a
     key is twice in the table, which no snapshot has put there.
     """
-    from pyspark.sql import functions as f
-
     before, rows = read_table(work.spark, work.ref).count(), newest.rows
     keys = newest.keys
     has_null = reduce(or_, (f.col(quote(key)).isNull() for key in keys), f.lit(not keys))
@@ -209,8 +200,6 @@ def _count(
 
 
 def _check_doubles(stage: Stage, newest: Prepared) -> None:
-    from pyspark.sql import functions as f
-
     keys = newest.keys
     names = [quote(key) for key in keys]
     apart = replace(stage, folder=f"{stage.folder}/ordered")

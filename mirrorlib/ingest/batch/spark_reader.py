@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import SET, Stage
 from mirrorlib.delta.columns import Column, Columns, find_column, sql_type
@@ -28,9 +31,6 @@ from mirrorlib.landing.columns import INSERT, UPSERT, FileSchema
 from mirrorlib.landing.types import comparable, is_binary_float, mirror_type
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, SparkSession
-
     from mirrorlib.ingest.batch.open_batch import Prepared
     from mirrorlib.ingest.work import Work
 
@@ -47,8 +47,6 @@ def read_frame(stage: Stage, prepared: Prepared, *, ordered: bool) -> DataFrame:
 
     Files of one shape share one scan.
     """
-    from pyspark.sql import functions as f
-
     columns, policies = prepared.growth.columns, prepared.source.policies
     names = [quote(column.name) for column in columns]
     sets = ordered and policies.partial is not None
@@ -102,8 +100,6 @@ def _same_shape(landed: Sequence[Landed], *, ordered: bool) -> Iterator[list[Lan
 def _native(
     spark: SparkSession, prepared: Prepared, group: list[Landed], *, ordered: bool
 ) -> DataFrame:
-    from pyspark.sql import functions as f
-
     schema, source = group[0].schema, prepared.source
     known = [(c.name, c.stored) for c in schema.own.columns if not pa.types.is_null(c.type)]
     kind = schema.marker_type
@@ -148,8 +144,6 @@ def _spark_reads(stored: pa.DataType) -> str:
 
 
 def _cast(schema: FileSchema, column: Column) -> SparkColumn:
-    from pyspark.sql import functions as f
-
     mine = schema.column(column.name)
     if mine is None or pa.types.is_null(mine.type):
         value = f.lit(None)

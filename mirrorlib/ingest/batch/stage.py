@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import (
     ADD,
@@ -37,9 +38,6 @@ from mirrorlib.ingest.rows.marks import join_spans
 from mirrorlib.ingest.rows.partial import check_lists
 from mirrorlib.ingest.rows.read import check_identities
 from mirrorlib.landing.columns import DELETE, INSERT, UPSERT
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file costs 40 ms more
 _ROWS_PER_GROUP = 1 << 17  # of a staged file: a task takes whole groups, and all want some
@@ -113,8 +111,6 @@ def _read_folded(stage: Stage, prepared: Prepared) -> DataFrame:
 
 def _only_new(folded: DataFrame) -> DataFrame:
     """Return what folded rows come to where there is nothing else."""
-    from pyspark.sql import functions as f
-
     return folded.where(f.col(OP).isin(PUT, ADD)).drop(OP, SET)
 
 

@@ -8,9 +8,11 @@ update inserts has NULL where nothing is set, also when the key was deleted befo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import SET
 from mirrorlib.delta.columns import Columns, find_column
@@ -23,15 +25,9 @@ from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.landing.columns import INSERT, UPDATE, UPSERT
 from mirrorlib.landing.metadata.declared import list_column
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
-
 
 def with_sets(opened: OpenedFile, columns: Columns, rows: DataFrame) -> DataFrame:
     """Add `SET` to the rows of a file, which have the table's columns and the markers as they were published."""
-    from pyspark.sql import functions as f
-
     whole = f.col(MARKER) == INSERT
     mode = opened.source.policies.partial
     listed = list_column(mode)
@@ -53,8 +49,6 @@ def with_sets(opened: OpenedFile, columns: Columns, rows: DataFrame) -> DataFram
 
 def _names_in(listed: SparkColumn) -> SparkColumn:
     """Read a list of names: JSON, or names with commas between them; NULL where there is none."""
-    from pyspark.sql import functions as f
-
     text = f.trim(listed)
     names = f.when(text.startswith("["), f.from_json(text, "array<string>")).otherwise(
         f.split(text, ",")
@@ -80,8 +74,6 @@ def check_lists(source: Source, files: Sequence[str], columns: Columns, rows: Da
 
     Raises `SchemaError`: one lists another, or its list cannot be read.
     """
-    from pyspark.sql import functions as f
-
     found = find_column(columns, list_column(source.policies.partial) or "")
     if found is None:
         return
