@@ -60,9 +60,7 @@ def test_help_comes_at_once() -> None:
     assert "mirrorlib,mirrorlib.cli,mirrorlib.cli.main" == printed(program).splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    "module", ["mirrorlib.cli.run", "mirrorlib.ingest.run", "mirrorlib.operate.status"]
-)
+@pytest.mark.parametrize("module", ["mirrorlib.cli.run", "mirrorlib.operate.status"])
 def test_nothing_imports_spark_until_it_is_used(module: str) -> None:
     """`--help` and `status` start at once, also where no Spark is installed."""
     # pyarrow takes numpy when it is there; pandas it takes with the first value that it makes.
