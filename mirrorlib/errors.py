@@ -269,7 +269,7 @@ class StoreError(MirrorError):
 
 
 class LocalSparkError(MirrorError):
-    """A local Spark session cannot be started on this machine."""
+    """A local Spark session cannot be started on this machine, or what needs Spark is asked for where there is none."""
 
     advice = "Install what is missing and try again."
 

@@ -106,7 +106,11 @@ class StateReport(Report):
 
 
 def cells(value: object, facts: str) -> tuple[str, ...]:
-    """Show attributes of a value: words, each "name" or "name:how", by a format or a key of `_SHOWN`; "-" for none."""
+    """Show attributes of a value, "-" for one that is None, "" or ().
+
+    *facts* are words, "name" or "name:how", as in "table rows:count seconds:.1f": how is a key of `_SHOWN`, or a
+    format as Python has them. Of a tuple of texts all are shown.
+    """
     asked = (fact.partition(":") for fact in facts.split())
     return tuple(_cell(getattr(value, name), how) for name, _, how in asked)
 
@@ -138,6 +142,7 @@ def duration(seconds: float) -> str:
 
 
 _SHOWN: Mapping[str, Callable[[Any], str]] = {
+    "count": "{:,}".format,
     "moment": shown_moment,
     "duration": duration,
     "flag": lambda one: "yes" if one else "no",

@@ -73,8 +73,8 @@ def test_nothing_imports_spark_until_it_is_used(module: str) -> None:
 
 # What takes a session, and so finds Spark at hand; all else has to do without, as have the commands.
 WITH_SPARK = {
-    "FoundrySchema", "VerifyReport", "apply", "current_view", "derive", "export", "from_foundry_schema", "key_feed",
-    "key_statements", "maintain_current_view", "plan", "read_current_view", "read_feed", "read_table", "rebuild",
+    "FoundrySchema", "apply", "current_view", "derive", "export", "from_foundry_schema", "key_feed",
+    "maintain_current_view", "plan", "read_current_view", "read_feed", "rebuild",
     "register_sources", "stream_apply", "stream_feed", "to_foundry_schema", "undo_rebuild", "verify", "verify_consumer",
 }  # fmt: skip
 
@@ -105,25 +105,35 @@ def test_the_package_needs_pyarrow_and_obstore_only() -> None:
 
 def test_what_takes_no_session_needs_no_spark() -> None:
     """Commands and public names are there without it, and those that take a session say what to install."""
-    program = (
-        "import importlib, sys, mirrorlib\n"
-        "sys.modules['pyspark'] = None\n"
-        "for name in sys.argv[1:]: importlib.import_module(name)\n"
-        "for name in mirrorlib.__all__:\n"
-        "    try: getattr(mirrorlib, name)\n"
-        "    except mirrorlib.LocalSparkError as error: print(error)\n"
-    )
+    program = """
+import importlib, sys, mirrorlib
+from importlib.machinery import PathFinder
+from mirrorlib.cli.main import main
+
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: None if name == "pyspark" else find(name, *more)
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+for name in mirrorlib.__all__:
+    try:
+        getattr(mirrorlib, name)
+    except mirrorlib.LocalSparkError as error:
+        print(error)
+sys.stderr = sys.stdout
+main(["feed", ".", "orders"])
+"""
     commands = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for path in MODULES
         if "cli" in path.parts and "__" not in path.name
     ]
-    said = subprocess.run(
+    *said, feed = subprocess.run(
         [sys.executable, "-c", program, *commands], capture_output=True, text=True, check=True
     ).stdout.splitlines()
 
     assert sorted(WITH_SPARK) == [line.partition(" needs Spark")[0] for line in said]
-    assert all("Install it: pip install delta-spark==" in line for line in said)
+    assert "the Python package pyspark is not installed" in feed
+    assert all("Install it: pip install delta-spark==" in line for line in (*said, feed))
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,12 @@ def rows_like(rows: DataFrame, *like: tuple[DataFrame, Sequence[str]]) -> DataFr
     for place, (values, columns) in enumerate(like):
         flag = f"_mirror_key_{place}"
         names = [f"{flag}_{number}" for number in range(len(columns))]
-        named = values.toDF(*names).withColumn(flag, f.lit(True))  # noqa: FBT003  # a value of a column
         pairs = zip(columns, names, strict=True)
-        same = reduce(and_, [rows[quote(column)].eqNullSafe(named[to]) for column, to in pairs])
+        same = reduce(and_, [rows[quote(column)].eqNullSafe(f.col(to)) for column, to in pairs])
+        named = values.toDF(*names)
         if len(like) == 1:
             return rows.join(named, same, "left_semi")
-        rows = rows.join(named, same, "left")
+        rows = rows.join(named.withColumn(flag, f.lit(True)), same, "left")  # noqa: FBT003  # a value of a column
         flags.append(f.col(flag).isNotNull())
     return rows.where(reduce(or_, flags)).select(*map(quote, kept))
 

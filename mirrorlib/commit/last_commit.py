@@ -68,7 +68,7 @@ class LastCommit:
         return Mark(app_id=app_id, version=(epoch << _WINDOWS) + number, facts=facts, claim=claim)
 
     def prove_next(
-        self, stream: str, number: int, what: str, table: str, next_step: str
+        self, stream: str, number: int, what: str, *, table: str, next_step: str
     ) -> LastCommit | None:
         """Return the log's end once a window is there that was written on this one, which people call *what*.
 

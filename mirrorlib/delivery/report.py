@@ -44,7 +44,7 @@ class ExportReport(StateReport):
     """What was delivered of every table."""
 
     columns: ClassVar = ("table", "state", "windows", "rows", "version", "of", "seconds")
-    facts: ClassVar = "table state windows rows:, position newest seconds:.1f"
+    facts: ClassVar = "table state windows rows:count position newest seconds:.1f"
     ill: ClassVar = frozenset({"busy", "failed"})
     consumer: str
     to: str
@@ -104,7 +104,7 @@ class ConsumersReport(Report):
 
     columns: ClassVar = ("consumer", "table", "health", "version", "behind", "rows", "lag", "to")
     each: ClassVar = "streams"
-    facts: ClassVar = "consumer table health position versions rows:, seconds:duration to"
+    facts: ClassVar = "consumer table health position versions rows:count seconds:duration to"
     target: str
     streams: tuple[ConsumerStatus, ...]
 

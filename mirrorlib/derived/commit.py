@@ -142,9 +142,9 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
 
     def prove(self, before: DerivedTarget) -> DeriveReport:
         job, planned = self.job, self.planned
-        uuid, number, shown = planned.streams[0].uuid, planned.number, job.place.shown
-        step = "Remove the table; the next run makes it anew."
-        last = before.last.prove_next(uuid, number, f"round {number}", shown, step)
+        uuid, number, table = planned.streams[0].uuid, planned.number, job.place.shown
+        what, step = f"round {number}", "Remove the table; the next run makes it anew."
+        last = before.last.prove_next(uuid, number, what, table=table, next_step=step)
         if last is None:
             raise self._busy()
         added, removed = self.written or (last.rows, 0)
@@ -169,9 +169,10 @@ def _next_mark(
     job: DeriveJob, planned: Round, target: DerivedTarget, facts: Mapping[str, Any]
 ) -> Mark:
     """Say in a commit which round it is; the number grows from one beginning to the next."""
-    app_id, stream = f"mirrorlib:derive:{job.name}", planned.streams[0]
-    at = job.session, job.place.ref, open_store(job.place.root.state)
-    return target.last.next_mark(*at, app_id, stream, planned.number, facts)
+    state, app_id = open_store(job.place.root.state), f"mirrorlib:derive:{job.name}"
+    return target.last.next_mark(
+        job.session, job.place.ref, state, app_id, planned.streams[0], planned.number, facts
+    )
 
 
 def close_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DerivedTarget:

@@ -16,6 +16,7 @@ from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.feed.window import NOTHING, plan_window
+from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import (
@@ -80,9 +81,9 @@ def open_sources(
     seen, opened = dict[str, str](), list[SourceTable]()
     for key, table in named:
         place = find_place_with_state(spark, table, state)
-        is_own = place.ref.address == target.ref.address
+        is_own = _whereabouts(place) == _whereabouts(target)
         found = None if is_own else find_feed_table(spark, place.ref.address, shown=place.shown)
-        # By its folder: a catalog takes a name in any case, and its table has a path, too.
+        # A catalog's table has a path, too.
         if found is None or settled(found.location) in seen:
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
@@ -97,6 +98,12 @@ def open_sources(
         registry = Registry(open_store(place.root.state), f"{CONSUMER}{name}", place.ref.name)
         opened.append(SourceTable(name=key, place=place, table=found, registry=registry))
     return tuple(opened)
+
+
+def _whereabouts(place: TablePlace) -> str:
+    """Name a table's folder, or what a catalog takes in any case of letters."""
+    ref = place.ref
+    return fold_name(ref.address) if ref.path is None else settled(ref.path)
 
 
 def find_place_with_state(

@@ -16,7 +16,6 @@ from mirrorlib.delta.key_property import VIEW_PROPERTY, missing_columns, spell_k
 from mirrorlib.delta.table import refer
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.owners import is_owners, keeps_columns
-from mirrorlib.feed.read import read_rows
 from mirrorlib.identifiers import fold_name, quote, sql_text
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.keys.tags import STALE, tag_columns
@@ -59,6 +58,8 @@ def read_table(spark: SparkSession, table: PathOrUrl, *, version: int | None = N
 
 def read_keyed(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
     """Read a version of a table with its keys; raises `FeedExpiredError` where it cannot be read any more."""
+    from mirrorlib.feed.read import read_rows  # Spark comes with it
+
     return declare_stored(read_rows(spark, table, version), table.commits, version)
 
 

@@ -47,7 +47,7 @@ from mirrorlib.feed.net import (
 from mirrorlib.feed.owners import stays_one_row, stored_columns
 from mirrorlib.feed.proof import TOO_OLD, check_planned, prove_files, refuse_losses, refused_load
 from mirrorlib.feed.schemas import tell_columns
-from mirrorlib.feed.window import Bound, Segment, Window, open_window
+from mirrorlib.feed.window import BEYOND, Bound, Segment, Window, open_window
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
@@ -57,8 +57,6 @@ from mirrorlib.store import PathOrUrl
 Images = Literal["both", "post"]
 # Delta reads a feed with the schema of the version that it is asked for, instead of the newest one.
 _TRAVELS = "spark.databricks.delta.changeDataFeed.allowTimeTravelOptionsForSchema"
-# What Delta itself asks to read nothing, or up to the last commit, where a bound is beyond it.
-BEYOND = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
 _COPIED_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
 _ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 # Delta puts a version together in fifty tasks, which take a second, however few files it has.

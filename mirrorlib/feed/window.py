@@ -26,6 +26,8 @@ from mirrorlib.journal.streams import Start, Stream, WindowEntry, WindowPlan, po
 
 Bound = int | str | datetime
 NOTHING = -1  # the version before the first
+# What Delta itself asks to read nothing, or up to the last commit, where a bound is beyond it.
+BEYOND = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?)?")
 
 

@@ -186,7 +186,7 @@ class PlanReport(StateReport):
     """What `apply` would do; nothing was written. *hash* is what `apply` takes for *approve*; "" of a rebuild."""
 
     columns: ClassVar = ("table", "state", "batches", "files", "rows", "first file", "last file")
-    facts: ClassVar = "table state batches files rows:, first_file last_file"
+    facts: ClassVar = "table state batches files rows:count first_file last_file"
     landing_zone: str
     target: str
     tables: tuple[PlannedTable, ...] = ()

@@ -56,7 +56,7 @@ class BookReport(Report):
     """What was written down."""
 
     columns: ClassVar = ("table", "new rows")
-    facts: ClassVar = "table rows:,"
+    facts: ClassVar = "table rows:count"
     tables: tuple[Written, ...]
 
 

@@ -62,7 +62,7 @@ class LedgerReport(Report):
     columns: ClassVar = ("table", "batch", "finished", "files", *_COUNTED, *_MEASURED)
     each: ClassVar = "batches"
     facts: ClassVar = (
-        "table batch finished_at:moment files:, inserts:, updates:, deletes:, upserts:, "
+        "table batch finished_at:moment files:count inserts:count updates:count deletes:count upserts:count "
         "version spent:.1f waited_seconds:duration"
     )
     target: str

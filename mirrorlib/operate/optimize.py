@@ -47,7 +47,7 @@ class OptimizeReport(StateReport):
     """What became of every table."""
 
     columns: ClassVar = ("table", "state", "files replaced", "files written", "seconds")
-    facts: ClassVar = "table state replaced:, written:, seconds:.1f"
+    facts: ClassVar = "table state replaced:count written:count seconds:.1f"
     target: str
     tables: tuple[Optimized, ...]
 

@@ -84,7 +84,7 @@ class TableStatus:
     warnings: tuple[str, ...] = ()
 
     @property
-    def place(self) -> str | int | None:
+    def reached(self) -> str | int | None:
         """Return the position as one cell has it."""
         position = self.position
         return f"{len(position)} partitions" if isinstance(position, Mapping) else position
@@ -95,7 +95,9 @@ class StatusReport(StateReport):
     """How every table of a target stands."""
 
     columns: ClassVar = ("table", "state", "position", "version", "last commit", "waiting", "lag")
-    facts: ClassVar = "table state place version last_commit:moment unapplied lag_seconds:duration"
+    facts: ClassVar = (
+        "table state reached version last_commit:moment unapplied lag_seconds:duration"
+    )
     target: str
     tables: tuple[TableStatus, ...]
     publisher: Partner | None = None

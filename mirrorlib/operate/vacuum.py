@@ -64,7 +64,7 @@ class VacuumReport(StateReport):
     """What became of every table."""
 
     columns: ClassVar = ("table", "state", "files", "consumers that need them")
-    facts: ClassVar = "table state files:, losers"
+    facts: ClassVar = "table state files:count losers"
     ill: ClassVar = frozenset({"refused", "failed"})
     target: str
     tables: tuple[Vacuumed, ...]

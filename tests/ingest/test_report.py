@@ -41,9 +41,10 @@ def test_every_report_has_what_it_shows() -> None:
     assert {"ExportReport", "LedgerReport", "PlanReport", "StatusReport"} < {*shown}
     for name, one in shown.items():
         values = eval(one.__annotations__[one.each], vars(sys.modules[one.__module__]))  # noqa: S307
-        facts = [fact.partition(":")[0] for fact in one.facts.split()]
+        facts = [fact.partition(":")[::2] for fact in one.facts.split()]
         assert len(one.columns) == len(facts), name
-        assert [] == [fact for fact in facts if fact not in dir(get_args(values)[0])], name
+        assert [] == [fact for fact, _ in facts if fact not in dir(get_args(values)[0])], name
+        assert {how for _, how in facts} <= {"", ".1f", "count", "duration", "flag", "moment"}
 
 
 def test_an_apply_renders_in_a_notebook() -> None:

@@ -20,7 +20,7 @@ def _feed(arguments: argparse.Namespace) -> bool:
     from mirrorlib.feed.changes import first_changes
     from mirrorlib.feed.declared_keys import find_mirror
     from mirrorlib.feed.owners import stored_columns
-    from mirrorlib.feed.read import BEYOND
+    from mirrorlib.feed.window import BEYOND
 
     address, its_keys = call(find_mirror, arguments, place=arguments.target)
     spark = start_spark(arguments)

@@ -49,8 +49,8 @@ def evolve_table(attempt: Attempt, prepared: Prepared) -> tuple[Columns, bool]:
 
     Returns the columns of the batch's rows, and whether they replace the table's.
 
-    Raises `SchemaError`: a value of the table itself does not fit a type that it would have to have; `TableNameError`:
-    a column's name cannot be carried; and as `refuse_table` does.
+    Raises `SchemaError`: a value of the table itself does not fit a type that it would have to have; and as
+    `refuse_table` does.
     """
     work, plan, growth = attempt.work, attempt.plan, prepared.growth
     if plan.before:

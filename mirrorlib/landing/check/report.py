@@ -145,7 +145,7 @@ class CheckReport(Report):
     """
 
     columns: ClassVar = ("table", "files", "errors", "warnings", "notes")
-    facts: ClassVar = "table files:, errors:, warnings:, notes:,"
+    facts: ClassVar = "table files:count errors:count warnings:count notes:count"
     landing_zone: str
     strict: bool
     deep: bool

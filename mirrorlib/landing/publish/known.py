@@ -4,7 +4,8 @@ In: a store and a table folder. Out: `KnownSchema` values, one a version, in
 `_mirrorlib/schema/<version>.json`. A version is written with put-if-absent before the first file
 that needs it: of two writers that bring different columns, one is the first, and the other is
 checked against it. A zone that another publisher began is known by its newest files' footers, or by
-the types in its `_metadata.json`. Also how any file in `_mirrorlib/` is written and read back.
+the types in its `_metadata.json`. Also how any file of our own is read
+back where we publish, of landing zones and of exported files.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def read_own(
         if number == FORMAT:
             return revive(value)
         found = f"format {number}"
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         cause, found = exc, type(exc).__name__
     msg = f"cannot understand {zone.url}/{path}, {what}"
     step = "Use the mirrorlib version that wrote it, or a newer one; never edit what lies there."

@@ -34,7 +34,7 @@ def listen(
 
     Args:
         to: a file that gets a line of JSON for each; "openlineage" or "otel", which their own means set up; or any
-            handler of `logging`.
+            handler of `logging`, which is closed at the end.
         alert: a command that is run when a table stops, and when it goes on again, once each. No shell reads it; the
             event is JSON on its standard input, and texts are MIRRORLIB_TABLE, MIRRORLIB_REASON and so on.
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import LandingZoneError, printable
 from mirrorlib.events import emit, pick
 from mirrorlib.feed.changes import Change
-from mirrorlib.operate.verify.compare import Sides
 from mirrorlib.tabular import StateReport
+
+if TYPE_CHECKING:
+    from mirrorlib.operate.verify.compare import Sides  # which takes Spark
 
 COLUMNS = ("table", "state", "version", "files", "expected", "found", "seconds")
 
@@ -118,7 +120,7 @@ class VerifyReport(StateReport):
     """What came of every table."""
 
     columns: ClassVar = COLUMNS
-    facts: ClassVar = "table state version:, files:, expected:, found:, seconds"
+    facts: ClassVar = "table state version:count files:count expected:count found:count seconds:.1f"
     ill: ClassVar = frozenset({"different", "not verified"})
     target: str
     tables: tuple[Verified, ...]

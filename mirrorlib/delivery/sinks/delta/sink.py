@@ -141,8 +141,9 @@ class _WindowCommitter(Committer[WindowWork, int]):
 
     def prove(self, before: WindowWork) -> int | None:
         number, stream = before.plan.number, before.stream
-        what, step = f"window {number}", before.set_right
-        last = before.last.prove_next(stream.uuid, number, what, stream.table, step)
+        table, step = stream.table, before.set_right
+        what = f"window {number}"
+        last = before.last.prove_next(stream.uuid, number, what, table=table, next_step=step)
         if last is None:
             return None
         keys = _changed_keys(before)

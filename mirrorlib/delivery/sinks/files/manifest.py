@@ -21,9 +21,9 @@ from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.events import pick
-from mirrorlib.journal.plan_log import FORMAT, json_bytes, numbered_files, write_word
+from mirrorlib.journal.plan_log import json_bytes, numbered_files
 from mirrorlib.journal.streams import Stream
-from mirrorlib.landing.publish.known import read_own
+from mirrorlib.landing.publish.known import FORMAT, read_own
 from mirrorlib.names import parse_name, parse_visible
 from mirrorlib.store import Store, contents
 
@@ -139,8 +139,8 @@ class Receiver:
         """Say that a window is the last one, and remove what attempts at it and former ones have left."""
         newest = self._read(f"{self._manifest}/newest.json", dict) or {}
         if newest.get("window", "") < entry.window:  # others may have gone on, of a new stream too
-            said = pick(entry, "stream", "number", "window")
-            write_word(self.store, f"{self._manifest}/newest.json", said)
+            said = {"format": FORMAT, **pick(entry, "stream", "number", "window")}
+            self.store.put(f"{self._manifest}/newest.json", json_bytes(said))
         for window in contents(self.store, self._staging).folders:
             if window <= entry.window:  # a later one is another runner's, which has gone on
                 self.store.delete_folder(f"{self._staging}/{window}")

@@ -32,7 +32,7 @@ from mirrorlib.store import Store, StoredFile, contents
 _GONE = "_mirror_gone"
 _BATCH = b"mirrorlib.batch"
 _ALL = b"mirrorlib.all"  # readers of the change file hold no other rows than it says
-_NAME = re.compile(r"(\d{20})(-[0-9a-f]{16})?\.parquet")  # older ones say no window
+_NAME = re.compile(r"(\d{20})-[0-9a-f]{16}\.parquet")
 _MOST_FILES = 64  # then they are folded to one
 
 
