@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.derived.commit import close_round, commit_round, nothing_new
@@ -39,9 +40,6 @@ from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, check_name
 from mirrorlib.store import PathOrUrl, open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def derive_table(

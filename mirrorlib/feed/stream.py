@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
 from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
@@ -20,10 +23,6 @@ from mirrorlib.feed.schemas import widens
 from mirrorlib.feed.window import Bound, Window, open_window
 from mirrorlib.keys.tags import untag
 from mirrorlib.store import PathOrUrl, Store, contents, open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 # A query may have several sources, an offset each; formats of the file differ in what is around them.
 _OFFSET = re.compile(r'\{[^{}]*"reservoirId"[^{}]*\}')

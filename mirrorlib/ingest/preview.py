@@ -12,7 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
+
+from pyspark.sql import SparkSession
 
 from mirrorlib.delta.columns import to_pairs
 from mirrorlib.delta.ddl import check_vacant
@@ -43,9 +45,6 @@ from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REPLACES = "replaces the table"
 # What is approved, and the members of a planned table that say it.

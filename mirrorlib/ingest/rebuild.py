@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from mirrorlib.commit.claim import claim_table
 from mirrorlib.commit.mark import Mark
@@ -41,9 +42,6 @@ from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import StateReport
 from mirrorlib.version import VERSION
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _REASON = "The table is being computed anew; the next apply changes what differs."
 _UNDONE = "undone"

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
+
+from pyspark.sql import SparkSession
 
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import carries_marks, lend_session, side_by_side
@@ -39,9 +41,6 @@ from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, PathOrUrl
 from mirrorlib.store.target import Target
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,7 +11,10 @@ import json
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from mirrorlib.delta.sessions import PYTHON_SOURCES, is_remote, spark_generation
 from mirrorlib.errors import ComputeError, StoppedError, first_few
@@ -22,10 +25,6 @@ from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.ingest.run import apply_zone
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _NEXT = "Every other table is applied. Mend these and start the query again: it goes on from there."
 

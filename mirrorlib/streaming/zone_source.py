@@ -12,10 +12,11 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import datasource as ds
+from pyspark.sql.types import StructType
 
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError, first_few
@@ -33,9 +34,6 @@ from mirrorlib.landing.listing import list_tables, see_below, see_folder
 from mirrorlib.names import WHOLE_FOLDER, matches, partition_of, sequence_number
 from mirrorlib.store import StoredFile, open_store
 from mirrorlib.streaming import feed_source
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 Offset: TypeAlias = dict[str, Any]
 _FILES = "table string, file string, sequence bigint, bytes bigint, published timestamp"

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.protocol import OvertakenError
 from mirrorlib.delta.columns import Columns
@@ -106,8 +107,6 @@ def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
 
 def _decode(attempt: Attempt, prepared: Prepared) -> None:
     """Let Spark decode all values: what a page does not give is found before the file counts."""
-    from pyspark.sql import functions as f
-
     rows = read_frame(stage_nothing(attempt.work), prepared, ordered=False)
     rows.agg(*(f.count(quote(name)) for name in rows.columns)).collect()
 

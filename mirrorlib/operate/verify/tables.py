@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from mirrorlib.commit.stage import Stage, staging
 from mirrorlib.delta.address import FeedTable, find_feed_table
@@ -33,8 +34,6 @@ from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 _FEW = 2_000_000  # rows whose keys a process holds
 
 

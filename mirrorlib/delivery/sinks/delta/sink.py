@@ -7,7 +7,7 @@ is never written to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql.types import StructType
 
 from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.last_commit import read_last_commit
@@ -38,9 +38,6 @@ from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 CONSUMER, SOURCE, MODE = "mirrorlib.consumer", "mirrorlib.source", "mirrorlib.mode"
 # What refuses a window that no target can take, and gives the target's columns; and what writes one by one commit, and
