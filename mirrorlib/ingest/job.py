@@ -195,8 +195,7 @@ def _is_of(job: Job, name: TableName) -> bool:
     except MirrorError as exc:
         _LOG.warning("a table that is not in the zone: %s", exc)
         return False
-    # Before the first batch the last run may have tried any zone.
-    zone = journal.zone(entry) if entry else lives[-1].zone if lives else None
+    zone = entry.plan.zone if entry else lives[-1].zone if lives else None
     return zone == job.zone.url
 
 

@@ -127,10 +127,11 @@ def lives_in(journal: Journal, name: TableName) -> tuple[Life, ...]:
 
 
 def _begin_anew(name: TableName, start_at: int, journal: Journal) -> Life:
-    last, newest = journal.lives()[-1], None
+    last = journal.lives()[-1]
+    zone = last.zone
     with suppress(JournalError):  # plans were lost
         newest = journal.newest(last)
-    zone = journal.zone(newest) or last.zone
+        zone = newest.plan.zone if newest else zone
     _check_first(zone, name, start_at)
     return journal.begin_life("reset", zone, last.ordinal + 1, start_at)
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -118,17 +118,9 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
         """Return the newest batch of the present life, the last one; None before the first life or plan."""
         return self.newest(lives[-1]) if lives else None
 
-    def zone(self, entry: Entry | None, word: Mapping[str, Any] | None = None) -> str | None:
-        """Return the landing zone of a table: where its newest batch's files are known to be, else where they were.
-
-        Of a zone that was merely tried, nobody knows that it is the same one; before the first batch there is no other.
-        *word* is the last word about the table, where that was read already.
-        """
-        word = self.read_status() if word is None else word
-        if entry is None:
-            return word.get("zone")
-        batch, zone = entry.proof(""), str(word.get("proven"))
-        return zone.removeprefix(batch) if zone.startswith(batch) else entry.plan.zone
+    def zone(self, entry: Entry | None) -> str | None:
+        """Return the landing zone that the table was read from last; where its last word is lost, that of a batch."""
+        return self.read_status().get("zone") or (entry.plan.zone if entry else None)
 
     def newest_checkpoint(self, life: Life) -> tuple[int, bytes] | None:
         """Return the newest checkpoint of the applied files and the batch that it reaches to."""

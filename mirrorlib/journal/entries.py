@@ -178,12 +178,6 @@ class Entry:
         applied = self.done is not None and self.done.outcome == "applied"
         return self.plan.after if applied else self.plan.before
 
-    def proof(self, zone: str) -> str:
-        """Say what a run has proven: up to this batch, all that counts as applied is in another zone by now."""
-        return (
-            f"batch {self.plan.batch} ({self.plan.attempt}) at {zone}"  # numbers recur in each life
-        )
-
 
 def every_cause(cause: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
     """Return each of the causes that an outcome tells."""

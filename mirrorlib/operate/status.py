@@ -165,10 +165,11 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
     word = journal.read_status()
     said = ("state", "reason", "file", "since", "position", "version", "last_commit")
     known = {one: word[one] for one in said if one in word} | {"life": len(lives)}
-    zone_url, warnings = journal.zone(entry, word), tuple(word.get("warnings", ()))
+    zone_url, warnings = word.get("zone"), tuple(word.get("warnings", ()))
     status = TableStatus(table=name.shown, landing_zone=zone_url, warnings=warnings, **known)
     if entry is not None:
-        status = replace(status, position=shown_position(entry.position))
+        position, zone_url = shown_position(entry.position), entry.plan.zone
+        status = replace(status, position=position, landing_zone=zone_url)
         underway = entry.done is None and entry.plan.batch > 1
         ended = journal.entry(lives[-1], entry.plan.batch - 1) if underway else entry
         if (done := ended.done) is not None:

@@ -306,23 +306,3 @@ def test_a_plain_folder_that_was_moved_behind_such_a_commit_is_known_from_then_o
     for options in ({"moved_from": str(old)}, {}):
         assert "current" == apply(spark, new, target, **options).state
         assert [1] == ids(spark, target)
-
-
-def test_a_table_starts_over_from_where_its_zone_has_moved(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Also where nothing has been applied from there, and never from a zone that was merely tried."""
-    target, old, new, other = (tmp_path / name for name in ("target", "old", "new", "other"))
-    put(old, f"{FIRST}.parquet", 1)
-    assert "current" == apply(spark, old, str(target)).state
-    old.rename(new)
-    put(other, f"{FIRST}.parquet", 2)
-    assert "current" == apply(spark, new, str(target), moved_from=str(old)).state
-    assert "failed" == apply(spark, other, str(target)).state
-
-    (known,) = mirrorlib.status(str(target)).tables
-    life = mirrorlib.reset(spark, str(target), "t")
-
-    assert (str(new), str(new)) == (known.landing_zone, life.zone)
-    assert "current" == apply(spark, new, str(target)).state
-    assert [1] == ids(spark, str(target))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -229,25 +228,6 @@ def test_a_zone_that_is_gone_leaves_the_last_word(zone: ZoneWriter, target: str)
 
     assert ("current", 1) == (found.state, found.position)
     assert "shows no table at all" in found.warnings[0]
-
-
-@pytest.mark.parametrize("proven", [True, False])
-def test_a_zone_that_was_moved_is_looked_at_once_a_run_has_proven_it(
-    zone: ZoneWriter, target: str, *, proven: bool
-) -> None:
-    """Also where nothing has been applied from it yet; one that a run has merely tried is another zone."""
-    orders = zone.table("orders", keys=["id"])
-    orders.file([{"id": 1}])
-    there = str(zone.root.with_name("elsewhere"))
-    applied(zone, target, orders)
-    journal = Journal(open_store(f"{target}/_mirrorlib"), parse_name(orders.name))
-    word = {"proven": f"batch 1 (a) at {there}"} if proven else {}
-    journal.write_status({**journal.read_status(), **word, "zone": there})
-    shutil.copytree(zone.root, there)
-
-    found = status(target, "orders")
-
-    assert (there if proven else str(zone), ()) == (found.landing_zone, found.warnings)
 
 
 @pytest.mark.parametrize("state", ["current", "gone"])

@@ -56,7 +56,8 @@ def proof_of(work: Work, entry: Entry | None) -> str | None:
     """Name what `check_same_zone` has proven: where, and up to which batch; None where there is nothing to prove."""
     if entry is None or entry.plan.zone == work.source.zone.url:
         return None
-    return entry.proof(work.source.zone.url)
+    plan = entry.plan  # whose number recurs in each life
+    return f"batch {plan.batch} ({plan.attempt}) at {work.source.zone.url}"
 
 
 def _prove_passed(
