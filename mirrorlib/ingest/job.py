@@ -117,6 +117,7 @@ def open_work(
         source=source,
         journal=Journal(job.state, folder.name),
         lives=lives,
+        state=job.state,
         options=job.options,
         observe=job.observe,
         stop=job.stop,

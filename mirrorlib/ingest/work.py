@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.report import PlannedTable
     from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Life, Plan
+    from mirrorlib.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,8 @@ class Work:
     ref: TableRef
     log: TableLog
     source: Source  # where its change files lie, with the policies of new plans
-    journal: Journal  # in whose state folder batches are staged
+    journal: Journal
+    state: Store  # the state folder, in which batches are staged
     lives: tuple[Life, ...]  # all lives, the present one last
     options: Options
     observe: Observer
@@ -61,8 +63,8 @@ class Work:
         self, life: Life, version: int, facts: Mapping[str, Any], since: int | None = None
     ) -> Mark:
         """Return a life's mark of a version, which no commit has until the table's version *since*."""
-        writer, state = f"mirrorlib:apply:{self.ref.name}", self.journal.state
-        claim = claim_table(self.spark, self.ref, self.log, state, since, writer)
+        writer = f"mirrorlib:apply:{self.ref.name}"
+        claim = claim_table(self.spark, self.ref, self.log, self.state, since, writer)
         return Mark(app_id=life.app_id, version=version, facts=facts, claim=claim)
 
     def allow(self, files: Files) -> Files:

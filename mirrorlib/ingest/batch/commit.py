@@ -154,7 +154,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
     # A folder unlike that of any other attempt.
     folder = f"staged/tables/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
-    stage = Stage(spark=work.spark, state=work.journal.state, folder=folder)
+    stage = Stage(spark=work.spark, state=work.state, folder=folder)
     if not replaces_columns and adopt_batch(attempt, prepared):
         return
     try:
@@ -187,7 +187,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
                 )
     finally:
         with attempt.step("clean"):
-            work.journal.state.delete_folder(folder)
+            work.state.delete_folder(folder)
 
 
 def _stage(

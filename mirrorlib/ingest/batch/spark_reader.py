@@ -39,7 +39,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` en
 
 def stage_nothing(work: Work) -> Stage:
     """Return a stage for nothing to be written to: files are read as they lie."""
-    return Stage(spark=work.spark, state=work.journal.state, folder="")
+    return Stage(spark=work.spark, state=work.state, folder="")
 
 
 def read_frame(stage: Stage, prepared: Prepared, *, ordered: bool) -> DataFrame:
