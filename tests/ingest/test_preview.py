@@ -64,8 +64,8 @@ def test_foreign_writes_behind_a_pending_plan_are_told(mirror: Mirror) -> None:
     found = planned(mirror)
 
     assert "failed" == found.state
-    assert f"version {mirror.newest}: DELETE by " in found.reason
-    mirror.assert_failed("ForeignWriteError", f"version {mirror.newest}: DELETE by ")
+    assert f"version {mirror.newest}, DELETE by " in found.reason
+    mirror.assert_failed("ForeignWriteError", f"version {mirror.newest}, DELETE by ")
 
 
 @pytest.mark.thorough

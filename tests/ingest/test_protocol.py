@@ -1411,7 +1411,7 @@ def test_upkeep_that_a_run_has_seen_may_be_forgotten(mirror: Mirror) -> None:
     mirror.do("DELETE FROM {t} WHERE id = 1")
     mirror.publish()
 
-    mirror.assert_failed("ForeignWriteError", f"version {mirror.newest}: DELETE by ")
+    mirror.assert_failed("ForeignWriteError", f"version {mirror.newest}, DELETE by ")
 
 
 @pytest.mark.thorough
