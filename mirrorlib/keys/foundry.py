@@ -253,11 +253,11 @@ def _parse_primary(value: object, kinds: Mapping[str, str]) -> Keys:
         if deleted is not None and not isinstance(deleted, str):
             msg = "the deletion column is not a name"
             raise KeysError(msg, found=type(deleted).__name__)
-        cases = {"latestWins": {"columns"}, "customStrategy": set()}
-        found = _object(resolution.get("resolutionStrategy"), "resolutionStrategy", None)
-        kind, strategy = _case(found, "resolution strategy", cases)
-        latest = kind == "latestWins"
-        order = _columns(strategy.get("columns"), kind, kinds) if latest else ()
+        strategies = {"latestWins": {"columns"}, "customStrategy": set[str]()}
+        union = _object(resolution.get("resolutionStrategy"), "resolutionStrategy", None)
+        name, strategy = _case(union, "resolution strategy", strategies)
+        latest = name == "latestWins"
+        order = _columns(strategy.get("columns"), name, kinds) if latest else ()
         keys = replace(keys, deleted=deleted, order_by=order)
     _check_primary(keys, kinds)
     return keys

@@ -152,7 +152,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
     work, plan = attempt.work, attempt.plan
     columns, replaces_columns = evolve_table(attempt, prepared)
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
-    # A folder unlike that of any other attempt.
+    # A folder unlike that of any other attempt, as `staging` lends; observers hear when it is removed.
     folder = f"staged/tables/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
     stage = Stage(spark=work.spark, state=work.state, folder=folder)
     if not replaces_columns and adopt_batch(attempt, prepared):

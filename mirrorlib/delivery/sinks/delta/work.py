@@ -134,8 +134,9 @@ class WindowWork(Delivery):
         if self.mode != "current" or plan.kind == "changes":  # a snapshot takes the place of all
             facts[ON] = self.last.newest
         app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
-        at = self.spark, self.ref, self.scratch
-        return self.last.next_mark(*at, app_id, stream, plan.number, facts)
+        return self.last.next_mark(
+            self.spark, self.ref, self.scratch, app_id, stream, plan.number, facts
+        )
 
     def spelled(self, name: str) -> str:
         """Name a column as the target does."""
