@@ -161,7 +161,8 @@ def read_actions(data: bytes, *kinds: str) -> Iterator[dict[str, Any]]:
 def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:
     """Tell who made a version and how, of what its writer says."""
     asked, operation = json.dumps(info.get("operationParameters") or {}), info.get("operation")
-    said = read_object(info.get("userMetadata"))
+    # Auto compaction runs in the session of the statement before it, whose mark its own commit gets, too.
+    said = read_object(info.get("userMetadata")) if operation != "OPTIMIZE" else {}
     ours = said["mirrorlib"] if "mirrorlib" in said else _read_parameters(operation, asked)
     return Commit(
         version=version,

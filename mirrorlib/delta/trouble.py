@@ -24,6 +24,7 @@ _NEWER = "Run the version of Spark and Delta that whoever changed the table has,
 _START_OVER = "Start the table over with `mirrorlib reset`, or restore what was removed."
 _SMALLER = "Give it more (--memory), or smaller batches (--max-bytes; export: --max-versions)"
 _COPY = "Copy the table's rows as they are now, and read on from its newest version."
+_NO_CONSTRAINT = f"Take it off: ALTER TABLE … DROP CONSTRAINT, or ALTER COLUMN … DROP NOT NULL. {_AGAIN}"
 _WAIT = f"{_AGAIN} If it stays, stop the other writer."
 _FILE = r"(?:reading file|file) (?P<found>\S+\.(?:parquet|json|bin))"
 
@@ -82,9 +83,12 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME", "DELTA_INVALID_COLUMN_NAMES", "INVALID_ATTRIBUTE_NAME_SYNTAX",
      "PARSE_SYNTAX_ERROR"): Trouble(
         reason="Delta cannot carry a column's name in this table", next_step="Rename the column at its publisher."),
-    ("DELTA_VIOLATE_CONSTRAINT", "DELTA_NOT_NULL_CONSTRAINT", "DELTA_CONSTRAINT"): Trouble(
+    ("DELTA_CONSTRAINT_DEPENDENT", "DELTA_CONSTRAINT_DATA_TYPE"): Trouble(
+        reason="somebody has put a constraint on a column of the table, which has to become another one",
+        next_step=_NO_CONSTRAINT, found=r"constraint\(s\):\s+(?P<found>[^\n]+)"),
+    ("DELTA_VIOLATE_CONSTRAINT", "DELTA_NOT_NULL_CONSTRAINT"): Trouble(
         reason="somebody has put a constraint on the table, and a row violates it",
-        next_step=f"Take it off. {_AGAIN}",
+        next_step=_NO_CONSTRAINT,
         found=r"(?P<found>CHECK constraint \S+ \(.*\)|for column: [^\n]+?)(?: violated|\.?$)"),
     ("DELTA_EXCEED_CHAR_VARCHAR_LIMIT", "EXCEED_LIMIT_LENGTH"): Trouble(
         reason="somebody has made a column of the table too short for a value",

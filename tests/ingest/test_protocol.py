@@ -15,12 +15,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pytest
 
 import mirrorlib
 from computes import SERVERLESS
+from mirrorlib.delta import sessions
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import TableBusyError
 from mirrorlib.ingest.batch.commit import carry_out
@@ -989,6 +991,7 @@ def test_an_owner_may_accept_a_foreign_write(mirror: Mirror) -> None:
     )
 
 
+COMPACTING = (("enabled", "true"), ("minNumFiles", "2"))
 HARMLESS = [
     "OPTIMIZE {t}",
     "VACUUM {t}",
@@ -1008,6 +1011,24 @@ def test_upkeep_by_others_is_no_foreign_write(mirror: Mirror) -> None:
     mirror.publish()
 
     mirror.assert_current()
+    mirror.assert_feed()
+
+
+@pytest.mark.skipif(SERVERLESS, reason="it lets nobody say how many files are many")
+def test_what_delta_compacts_behind_a_batch_is_none_of_its_commits(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Auto compaction is done in the session of a MERGE, so its own commit is given the mark of that batch, too."""
+    compacting = {f"spark.databricks.delta.autoCompact.{name}": value for name, value in COMPACTING}
+    monkeypatch.setattr(sessions, "_CONF", sessions._CONF | compacting)
+    monkeypatch.setattr(sessions, "_IDLE", WeakKeyDictionary())
+
+    for _ in range(2):
+        mirror.publish()
+        mirror.assert_current()
+
+    said = (path.read_text() for path in (mirror.path / "_delta_log").glob("*.json"))
+    assert [one for one in said if '"operation":"OPTIMIZE"' in one and '"life' in one]
     mirror.assert_feed()
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import mirrorlib
@@ -104,6 +105,22 @@ def test_what_owners_do_to_a_table_stops_it_in_our_words(
     assert found["orders"].state in {"failed", "blocked"}
     assert expected in found["orders"].reason
     assert not CLASS.search(found["orders"].reason), found["orders"].reason
+
+
+def test_a_constraint_on_a_column_that_has_to_be_widened_is_no_row_that_violates_it(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """It is told, with what takes it off."""
+    table = zone.table("orders", keys=["id"])
+    table.file(pa.table({"id": [1], "v": pa.array([5], pa.int32())}))
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    sql("ALTER TABLE {t} ADD CONSTRAINT few CHECK (v > 0)")(spark, Path(target) / "orders")
+    table.file(pa.table({"id": [2], "v": pa.array([2**40])}))
+
+    (found,) = mirrorlib.apply(spark, str(zone), target).tables
+
+    assert "constraint on a column of the table, which has to become another one" in found.reason
+    assert "few -> v > 0). Take it off: ALTER TABLE … DROP CONSTRAINT" in found.reason
 
 
 @pytest.mark.parametrize(
