@@ -14,7 +14,7 @@ from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.mark import mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
-from mirrorlib.commit.protocol import Committer, commit_plan
+from mirrorlib.commit.protocol import Committer, came_late, commit_plan
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, Stage, Staged
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.ddl import create_mirror
@@ -103,15 +103,19 @@ class _BatchCommitter(Committer[int | None, Commit]):
         return version, ended
 
     def write(self, before: int | None) -> None:
-        del before
-        _commit(self.attempt, self.prepared or _take_up(self.attempt))
+        try:
+            _commit(self.attempt, self.prepared or _take_up(self.attempt))
+        except Exception as exc:
+            if came_late(self, before, exc):
+                raise
+            self._void(exc)
 
     def is_overtaken(self, before: int | None, failure: Exception) -> bool:
         if isinstance(failure, MirrorError):  # a broken file is one, whoever commits
             return False
         return was_overtaken(self.attempt.work.log, before)
 
-    def void(self, failure: Exception) -> None:
+    def _void(self, failure: Exception) -> None:
         """Let an empty commit take the plan's place: from then on no slow runner can carry it out."""
         work, plan = self.attempt.work, self.attempt.plan
         if isinstance(failure, MirrorError) and not isinstance(failure, FAULTS):
