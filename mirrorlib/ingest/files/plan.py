@@ -107,42 +107,28 @@ def within(files: Files, max_files: int | None, max_bytes: int | None) -> Files:
 
 def changed_files(
     listing: FolderListing, newest: Plan, position: Mapping[str, int]
-) -> tuple[str, ...]:
+) -> tuple[tuple[str, ...], tuple[StoredFile, ...]]:
     """Name the applied files that are no longer what was listed; the format forbids it and they are not read again.
 
     Files of the newest plan are compared by identity, older ones by whether they were written after
-    that plan's listing; those without numbers by identity where they are listed.
+    that plan's listing; those without numbers by identity where they are listed. Comes with the files that came to
+    their places later than they were seen, with a time before the newest plan's: their content may have changed,
+    which only the plan that has applied them can tell.
     """
     if listing.by_time:
-        return listing.changed
+        return listing.changed, ()
     planned = {file.name: file.etag for file in newest.files}
     known_at = seen_until(newest)
-    return tuple(
-        file.name
-        for file in passed_over(listing, position)
-        if (file.etag != planned[file.name] if file.name in planned else file.modified > known_at)
-    )
-
-
-def placed_files(
-    listing: FolderListing, newest: Plan, position: Mapping[str, int]
-) -> tuple[StoredFile, ...]:
-    """Give the applied files that came to their places later than they were seen, with a time before the newest plan's.
-
-    Their content may have changed, which only the plan that has applied them can tell.
-    """
-    if listing.by_time:
-        return ()  # what was applied is known by name, and compared where it is listed
-    planned = {file.name for file in newest.files}
-    known_at = seen_until(newest)
     seen_at = datetime.fromisoformat(newest.unseen_since) if newest.unseen_since else known_at
-    return tuple(
-        file
-        for file in passed_over(listing, position)
-        if file.name not in planned
-        and file.modified <= known_at
-        and max(file.modified, file.placed or file.modified) > seen_at
-    )
+    changed: list[str] = []
+    placed: list[StoredFile] = []
+    for file in passed_over(listing, position):
+        known = planned.get(file.name)
+        if file.modified > known_at if known is None else file.etag != known:
+            changed.append(file.name)
+        elif known is None and max(file.modified, file.placed or file.modified) > seen_at:
+            placed.append(file)
+    return tuple(changed), tuple(placed)
 
 
 def passed_over(listing: FolderListing, position: Mapping[str, int]) -> Iterator[StoredFile]:
