@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirrorlib.commit.claim import was_overtaken
-from mirrorlib.commit.mark import mark_nothing, overwrite_rows
+from mirrorlib.commit.mark import mark_nothing, overwrite_columns, overwrite_rows, resume_feed
 from mirrorlib.commit.merge import commit_staged
-from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.commit.protocol import Committer, came_late, commit_plan
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, Stage, Staged
 from mirrorlib.delta.columns import to_columns

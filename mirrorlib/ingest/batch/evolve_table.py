@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mirrorlib.commit.mark import FENCE, mark_nothing
-from mirrorlib.commit.pause import overwrite_columns, resume_feed
+from mirrorlib.commit.mark import FENCE, mark_nothing, overwrite_columns, resume_feed
 from mirrorlib.delta.columns import Columns, find_column, needs_mapping, to_pairs
 from mirrorlib.delta.ddl import (
     add_columns,
