@@ -183,11 +183,11 @@ def check_identity(source: Source, file: StoredFile) -> None:
     raise FileChangedError(msg, table=source.table, file=file.name, next_step=step)
 
 
-def open_batches(opened: OpenedFile) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
-    """Give a file's rows with their markers, a piece at a time; raises `ChangeFileError`: a page is damaged."""
+def open_batches(opened: OpenedFile) -> Iterator[tuple[OpenedFile, pa.ChunkedArray]]:
+    """Give a file's pieces, decoded, with their markers; raises `ChangeFileError`: a page is damaged."""
     for rows in iter_pieces(opened):
-        part = replace(opened, schema=replace(opened.schema, rows=len(rows)))
-        yield rows, read_marks(part, rows)
+        part = replace(opened, rows=rows, schema=replace(opened.schema, rows=len(rows)))
+        yield part, read_marks(part, rows)
 
 
 def column_values(opened: OpenedFile, column: FileColumn) -> Iterator[pa.ChunkedArray]:
