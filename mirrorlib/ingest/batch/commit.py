@@ -257,18 +257,18 @@ def end_pending(
     standing = Standing(version=version, readers=plan.policies.readers)
     if found is not None:
         standing = replace(standing, columns=found.columns, table_id=found.id, bytes=found.bytes)
+    prepared, voided = None, None
+    try:
+        prepared = prepare_again(attempt, found)
+    except FAULTS as fault:
+        voided = cause_of_void(plan, fault)
     done = Done(
-        outcome="applied",
+        outcome="applied" if voided is None else "void",
         version=version or 0,
         table_id=standing.table_id,
         columns=(),
         table_bytes=standing.bytes,
         kind="",
-        cause=standing_cause(plan),
+        cause=standing_cause(plan, voided),
     )
-    prepared = None
-    try:
-        prepared = prepare_again(attempt, found)
-    except FAULTS as fault:
-        done = replace(done, outcome="void", cause=standing_cause(plan, cause_of_void(plan, fault)))
     return Entry(plan=plan, done=done), standing, prepared
