@@ -213,7 +213,10 @@ def column_values(opened: OpenedFile, column: FileColumn) -> Iterator[pa.Chunked
 
 def find_misfit(opened: OpenedFile, column: FileColumn, kind: pa.DataType) -> int | None:
     """Return the first row whose value a column of the table's type does not hold; raises as `column_values` does."""
-    if column.type == kind and not may_be_lossy(column):
+    stored = column.stored
+    # Its own type may refuse nanoseconds; but INT96, which is native, is read to the microsecond.
+    fine = (pa.types.is_timestamp(stored) or pa.types.is_time(stored)) and stored.unit == "ns"
+    if column.type == kind and (column.native or not fine):
         return None
     seen = 0
     for values in column_values(opened, column):
@@ -222,13 +225,6 @@ def find_misfit(opened: OpenedFile, column: FileColumn, kind: pa.DataType) -> in
             return seen + row
         seen += len(values)
     return None
-
-
-def may_be_lossy(column: FileColumn) -> bool:
-    """Say whether the mirror type itself may refuse a value: nanoseconds that are not whole microseconds."""
-    kind = column.stored
-    fine = (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns"
-    return bool(fine and not column.native)  # INT96, which is native, is read to the microsecond
 
 
 def can_spark_read(opened: OpenedFile) -> bool:
