@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import accumulate, takewhile
 from typing import TypeAlias
 
 from mirrorlib.journal.entries import Plan
@@ -96,13 +97,9 @@ def is_young(file: StoredFile, listed_at: str, seconds: float, watched: Watched 
 
 def within(files: Files, max_files: int | None, max_bytes: int | None) -> Files:
     """Return the first files that fit into one batch; at least one, whatever its size."""
-    taken, size = 0, 0
-    for _, file in files[:max_files]:
-        size += file.size
-        if taken and max_bytes is not None and size > max_bytes:
-            break
-        taken += 1
-    return files[:taken]
+    sizes = accumulate(file.size for _, file in files[:max_files])
+    fitting = takewhile(lambda size: max_bytes is None or size <= max_bytes, sizes)
+    return files[: max(1, sum(1 for _ in fitting))]
 
 
 def changed_files(
@@ -149,10 +146,8 @@ def position_after(
     before: Mapping[str, int], files: Iterable[tuple[int, StoredFile]], *, by_time: bool
 ) -> dict[str, int]:
     """Return the position once numbered files are applied."""
-    after = dict(before)
-    for number, file in files:
-        after[WHOLE_FOLDER if by_time else partition_of(file.name)] = number
-    return after
+    last = {WHOLE_FOLDER if by_time else partition_of(file.name): n for n, file in files}
+    return {**before, **last}
 
 
 def first_position(listing: FolderListing, start_at: int) -> dict[str, int]:
