@@ -1,4 +1,4 @@
-"""Carry out one plan by one commit, whoever else is at it: read the state, write, prove; void where that cannot be.
+"""Carry out one plan by one commit, whoever else is at it: read the state, write, prove.
 
 In: a `Committer`: a batch of change files, a window of a feed, a round of a derived table. Out: what its commit tells.
 Promise: the plan has one effect, or none. Its commit has a mark that Delta takes once, and skips later without a word;
@@ -33,11 +33,7 @@ class Committer(ABC, Generic[Before, Ended]):
 
     @abstractmethod
     def write(self, before: Before) -> None:
-        """Write the plan by one commit that has its mark; what makes way for it may be commits of their own."""
-
-    def void(self, failure: Exception) -> None:
-        """Raise why the plan cannot be carried out, or write a commit with its mark that takes its place."""
-        raise failure
+        """Write the plan, or what voids it, by one commit that has its mark; others may make way for that."""
 
     @abstractmethod
     def is_overtaken(self, before: Before, failure: Exception) -> bool:
@@ -59,9 +55,9 @@ def commit_plan(committer: Committer[Before, Ended], what: str, table: str) -> E
         if ended is not None:
             return ended
         try:
-            _write_or_void(committer, before)
+            committer.write(before)
         except Exception as exc:
-            if not _came_late(committer, before, exc):
+            if not came_late(committer, before, exc):
                 raise
             _LOG.info("%s: %s met another commit and is tried again", table, what)
             failure = exc
@@ -75,14 +71,6 @@ def commit_plan(committer: Committer[Before, Ended], what: str, table: str) -> E
     raise MirrorError(msg, table=table, next_step=step) from failure
 
 
-def _write_or_void(committer: Committer[Before, Ended], before: Before) -> None:
-    try:
-        committer.write(before)
-    except Exception as exc:
-        if _came_late(committer, before, exc):
-            raise
-        committer.void(exc)
-
-
-def _came_late(committer: Committer[Before, Ended], before: Before, failure: Exception) -> bool:
+def came_late(committer: Committer[Before, Ended], before: Before, failure: Exception) -> bool:
+    """Say whether a plan's writer failed because another runner, or writer, came first."""
     return isinstance(failure, OvertakenError) or committer.is_overtaken(before, failure)

@@ -17,9 +17,8 @@ from pyspark.sql.types import StructType
 
 from mirrorlib.commit.difference import NET, NEW
 from mirrorlib.commit.last_commit import LastCommit, read_last_commit
-from mirrorlib.commit.mark import Mark, overwrite_rows
+from mirrorlib.commit.mark import Mark, overwrite_columns, overwrite_rows, resume_feed
 from mirrorlib.commit.merge import commit_staged
-from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, stage_frame, staging
 from mirrorlib.delta.columns import is_same, sized_column
 from mirrorlib.delta.ddl import make_table

@@ -102,17 +102,12 @@ class Applying(Course[TableReport]):
 
     def end(self, coming: Next) -> TableReport:
         """Remember since when a young file, and an empty folder, are as they are."""
-        opened, young = self.opened, coming.young
-        watched = opened.watched
-        if young is None:
-            watched = None
-        elif (
-            watched is None
-            or (watched.file, watched.etag) != (young.name, young.etag)
-            or watched.seen_at > opened.listed_at  # our clock was set back since
-        ):
-            watched = Watched(file=young.name, etag=young.etag, seen_at=opened.listed_at)
-        self.watched = watched
+        opened, young, known = self.opened, coming.young, self.opened.watched
+        self.watched, seen_at = None, opened.listed_at
+        if young is not None:
+            if known is not None and (known.file, known.etag) == (young.name, young.etag):
+                seen_at = min(known.seen_at, seen_at)  # our clock may have been set back since
+            self.watched = Watched(file=young.name, etag=young.etag, seen_at=seen_at)
         self.emptied = (self.emptied or opened.listed_at) if opened.emptied else None
         reason = coming.reason
         if coming.state == "current" and self.emptied:

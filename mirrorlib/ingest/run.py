@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
@@ -156,10 +156,13 @@ def _end_gone(job: Job, name: TableName, journal: Journal, course: Applying) -> 
 def _advance(job: Job, folder: TableFolder, journal: Journal, course: Applying) -> TableReport:
     if folder.refusal is not None:
         raise folder.refusal
+    place, does = f"leases/{folder.name.segment}", "applies to the table"
+    lease = Lease(job.state, place, folder.name.shown, does)
     with (
         lock_table(job.spark, job.target, job.state, folder.name, job.stop),
         lend_session(job.spark) as spark,
-        _hold_claims(spark, job, folder.name),
+        # Else each of two runners would take away the other's claim, again and again.
+        nullcontext() if carries_marks(spark) else hold(lease),
     ):
         word = journal.read_status()
         course.recall(word)
@@ -184,13 +187,6 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, course: Applying) 
             course.listed = course.view.incremental.result(course.entry)
         clean_folder(work, course.view, course.entry)
         return report
-
-
-def _hold_claims(spark: SparkSession, job: Job, name: TableName) -> AbstractContextManager[object]:
-    """Keep other runners off a table to which each would take away the other's claim, again and again."""
-    if carries_marks(spark):
-        return nullcontext()
-    return hold(Lease(job.state, f"leases/{name.segment}", name.shown, "applies to the table"))
 
 
 def _open(

@@ -124,11 +124,3 @@ class Attempt:
             **more,
         }
         return work.mark(work.life, 2 * plan.batch, facts, plan.table_version)
-
-    def mark_before(self, more: dict[str, Any]) -> Mark:
-        """Return the mark of a commit that makes way for the batch's own.
-
-        Its number is one less: a void or a fence forbids both.
-        """
-        mark = self.mark({**more, "batch": None})
-        return replace(mark, version=mark.version - 1)

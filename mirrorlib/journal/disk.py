@@ -53,7 +53,7 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
     """One table's lives, plans and outcomes in the store of a state folder."""
 
     def __init__(self, state: Store, table: TableName) -> None:
-        kinds = (Plan, Done, Entry, attrgetter("batch"))
+        kinds = (Plan, Done, Entry, attrgetter("batch"), lambda life: f"{life.ordinal:06d}")
         super().__init__(state, str(table), f"{_FOLDER}/{table.segment}", kinds)
 
     def lives(self) -> tuple[Life, ...]:
@@ -133,10 +133,6 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
         """Write down all files that were applied up to a batch."""
         path = f"{self.folder_of(life)}.applied/{numbered(batch)}.parquet"
         self.state.put_new(path, data)
-
-    def folder_of(self, of: Life) -> str:
-        """Name the folder of a life's plans."""
-        return f"{self.folder}/{of.ordinal:06d}"
 
 
 def find_journals(state: Store) -> dict[TableName, Journal]:

@@ -76,12 +76,13 @@ class Lease:
             return 0, ""
         number, path = number_of(names[0]), f"{self._folder}/{names[0]}"
         held = read_object(self._state.read(path))
-        if not _tells_until(held):
+        try:
+            by = f"{held.get('host')}, process {held.get('pid')}" if _is_held(held) else ""
+        except (KeyError, TypeError, ValueError):  # nobody can tell until when, as without a zone
             stored = self._state.stat(path)
             fresh = stored is not None and abs(datetime.now(UTC) - stored.modified) < TERM
-            return number, f"whoever has written {path}" if fresh else ""
-        holder = f"{held.get('host')}, process {held.get('pid')}" if _is_held(held) else ""
-        return number, holder
+            by = f"whoever has written {path}" if fresh else ""
+        return number, by
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{numbered(number)}.json"
@@ -90,12 +91,6 @@ class Lease:
         pid = os.getpid()
         process = {"host": os.uname().nodename, "pid": pid, "started": process_started(pid)}
         return json_bytes({"holder": self._holder, "until": until.isoformat(), **process})
-
-
-def _tells_until(held: dict[str, Any]) -> bool:
-    with contextlib.suppress(KeyError, TypeError, ValueError):
-        return datetime.fromisoformat(held["until"]).tzinfo is not None
-    return False
 
 
 def _is_held(held: dict[str, Any]) -> bool:

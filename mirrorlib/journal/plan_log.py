@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
@@ -41,25 +40,27 @@ S = TypeVar("S")
 P = TypeVar("P", bound=Value)
 D = TypeVar("D", bound=Value)
 E = TypeVar("E")
-# The classes of plans, outcomes and entries, and what tells a plan's number.
-_Kinds: TypeAlias = tuple[type[P], type[D], Callable[..., E], Callable[[P], int]]
+# The classes of plans, outcomes and entries, and what tells a plan's number, and the name of its life or stream.
+_Kinds: TypeAlias = tuple[
+    type[P], type[D], Callable[..., E], Callable[[P], int], Callable[[S], str]
+]
 
 
-class PlanLog(ABC, Generic[S, P, D, E]):
+class PlanLog(Generic[S, P, D, E]):
     """A table's plans and their outcomes, and the last word about it; an entry is made of a plan and its outcome.
 
     Plans are numbered within the life, or stream, *of* which they are.
     """
 
-    def __init__(self, state: Store, table: str, folder: str, kinds: _Kinds[P, D, E]) -> None:
+    def __init__(self, state: Store, table: str, folder: str, kinds: _Kinds[P, D, E, S]) -> None:
         self.state = state
         self.table = table
         self.folder = folder
-        self._plans, self._outcomes, self._entry, self._number = kinds
+        self._plans, self._outcomes, self._entry, self._number, self._name = kinds
 
-    @abstractmethod
     def folder_of(self, of: S) -> str:
         """Name the folder of a life's, or stream's, plans."""
+        return f"{self.folder}/{self._name(of)}"
 
     def newest(self, of: S) -> E | None:
         """Return the newest plan and its outcome; None before the first."""

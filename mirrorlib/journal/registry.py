@@ -41,7 +41,7 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
 
     def __init__(self, state: Store, consumer: str, table: TableName) -> None:
         folder = f"{FOLDER}/{TableName(None, consumer).segment}/{table.segment}"
-        kinds = (WindowPlan, WindowDone, WindowEntry, attrgetter("number"))
+        kinds = (WindowPlan, WindowDone, WindowEntry, attrgetter("number"), attrgetter("uuid"))
         super().__init__(state, str(table), folder, kinds)
         self.consumer = consumer
 
@@ -129,10 +129,6 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
     def forget_lease(self) -> None:
         """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""
         self.state.delete_folder(f"{self.folder}/{_LEASE}")
-
-    def folder_of(self, of: Stream) -> str:
-        """Name the folder of a stream's windows."""
-        return f"{self.folder}/{of.uuid}"
 
 
 def registries(state: Store, consumer: str | None = None) -> list[Registry]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -173,16 +172,14 @@ class _ChangesReader(ds.DataSourceStreamReader):
         zone, ordinal = open_store(self.options["path"]), 0
         source = Source(zone=zone, table=table, folder=folder, policies=policies)
         landed = read_landed(source, file, decode=False)
-        for rows, markers in open_batches(landed):
-            last = ordinal + len(rows)
-            piece = replace(landed, rows=rows, schema=replace(landed.schema, rows=len(rows)))
-            fitted = fitted_rows(piece, columns).columns
-            numbers = pa.array([number] * len(rows), pa.int64())
-            names = pa.array([file.name] * len(rows), pa.string())
-            ordinals = pa.array(range(ordinal, last), pa.int64())
+        for part, markers in open_batches(landed):
+            fitted, count = fitted_rows(part, columns).columns, len(markers)
+            numbers = pa.array([number] * count, pa.int64())
+            names = pa.array([file.name] * count, pa.string())
+            ordinals = pa.array(range(ordinal, ordinal + count), pa.int64())
             values = (*fitted, markers.cast(pa.int32()), names, numbers, ordinals)
             yield from feed_source.in_pieces(pa.table(values, self.wanted.names))
-            ordinal = last
+            ordinal += count
         check_identity(source, file)
 
 

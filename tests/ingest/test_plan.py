@@ -194,7 +194,7 @@ def plan_of(*files: StoredFile, listed_at: datetime = NOON) -> Plan:
 
 def test_applied_files_that_stayed_are_not_reported() -> None:
     """The usual case is silent."""
-    assert () == changed_files(folder(1, 2), plan_of(stored(1), stored(2)), {"": 2})
+    assert ((), ()) == changed_files(folder(1, 2), plan_of(stored(1), stored(2)), {"": 2})
 
 
 def test_an_applied_file_with_another_identity_is_named() -> None:
@@ -203,14 +203,14 @@ def test_an_applied_file_with_another_identity_is_named() -> None:
 
     found = changed_files(listing(stored(1), other), plan_of(stored(1), stored(2)), {"": 2})
 
-    assert (sequence_name(2),) == found
+    assert ((sequence_name(2),), ()) == found
 
 
 def test_a_file_of_an_older_plan_is_told_by_its_time() -> None:
     """Older plans are not read again; what was written after the newest plan's listing has changed."""
     found = listing(stored(1, age=-5), stored(2, age=50), stored(3))
 
-    assert (sequence_name(1),) == changed_files(found, plan_of(stored(3)), {"": 3})
+    assert ((sequence_name(1),), ()) == changed_files(found, plan_of(stored(3)), {"": 3})
 
 
 def test_a_file_of_an_older_plan_may_be_younger_than_all_of_the_newest() -> None:
@@ -218,15 +218,17 @@ def test_a_file_of_an_older_plan_may_be_younger_than_all_of_the_newest() -> None
     newest = plan_of(stored(3, age=60), listed_at=NOON - timedelta(hours=1))
     found = listing(stored(1), stored(2, age=30), stored(3, age=60))
 
-    assert (sequence_name(1), sequence_name(2)) == changed_files(found, newest, {"": 3})
+    changed = (sequence_name(1), sequence_name(2))
+    assert (changed, ()) == changed_files(found, newest, {"": 3})
     knowing = replace(newest, seen_until=(NOON - timedelta(seconds=30)).isoformat())
-    assert (sequence_name(1),) == changed_files(found, knowing, {"": 3})
-    assert () == changed_files(found, replace(newest, seen_until=NOON.isoformat()), {"": 3})
+    assert ((sequence_name(1),), ()) == changed_files(found, knowing, {"": 3})
+    assert ((), ()) == changed_files(found, replace(newest, seen_until=NOON.isoformat()), {"": 3})
 
 
 def test_a_file_behind_the_position_is_no_changed_file() -> None:
     """What is not applied may change."""
-    assert () == changed_files(listing(stored(1), stored(2, age=-5)), plan_of(stored(1)), {"": 1})
+    found = listing(stored(1), stored(2, age=-5))
+    assert ((), ()) == changed_files(found, plan_of(stored(1)), {"": 1})
 
 
 @pytest.mark.parametrize(

@@ -274,8 +274,9 @@ def test_large_files_are_read_in_pieces(
     pieces = list(open_batches(large))
 
     assert large.rows is None
-    assert [3, 3, 2] == [len(one) for one, _ in pieces] or len(pieces) > 1
-    assert [row["a"] for row in rows] == [v for one, _ in pieces for v in one["a"].to_pylist()]
+    decoded = [one.rows for one, _ in pieces if one.rows is not None]
+    assert [3, 3, 2] == [len(one) for one in decoded] or len(decoded) > 1
+    assert [row["a"] for row in rows] == [v for one in decoded for v in one["a"].to_pylist()]
     assert [0, 4] * 4 == [marker for _, markers in pieces for marker in markers.to_pylist()]
     assert column is not None
     values = [v for piece in column_values(large, column) for v in piece.to_pylist()]

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirrorlib.commit.claim import was_overtaken
-from mirrorlib.commit.mark import mark_nothing, overwrite_rows
+from mirrorlib.commit.mark import mark_nothing, overwrite_columns, overwrite_rows, resume_feed
 from mirrorlib.commit.merge import commit_staged
-from mirrorlib.commit.pause import overwrite_columns, resume_feed
-from mirrorlib.commit.protocol import Committer, commit_plan
+from mirrorlib.commit.protocol import Committer, came_late, commit_plan
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, Stage, Staged
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.ddl import create_mirror
@@ -103,15 +102,19 @@ class _BatchCommitter(Committer[int | None, Commit]):
         return version, ended
 
     def write(self, before: int | None) -> None:
-        del before
-        _commit(self.attempt, self.prepared or _take_up(self.attempt))
+        try:
+            _commit(self.attempt, self.prepared or _take_up(self.attempt))
+        except Exception as exc:
+            if came_late(self, before, exc):
+                raise
+            self._void(exc)
 
     def is_overtaken(self, before: int | None, failure: Exception) -> bool:
         if isinstance(failure, MirrorError):  # a broken file is one, whoever commits
             return False
         return was_overtaken(self.attempt.work.log, before)
 
-    def void(self, failure: Exception) -> None:
+    def _void(self, failure: Exception) -> None:
         """Let an empty commit take the plan's place: from then on no slow runner can carry it out."""
         work, plan = self.attempt.work, self.attempt.plan
         if isinstance(failure, MirrorError) and not isinstance(failure, FAULTS):
@@ -254,18 +257,18 @@ def end_pending(
     standing = Standing(version=version, readers=plan.policies.readers)
     if found is not None:
         standing = replace(standing, columns=found.columns, table_id=found.id, bytes=found.bytes)
+    prepared, voided = None, None
+    try:
+        prepared = prepare_again(attempt, found)
+    except FAULTS as fault:
+        voided = cause_of_void(plan, fault)
     done = Done(
-        outcome="applied",
+        outcome="applied" if voided is None else "void",
         version=version or 0,
         table_id=standing.table_id,
         columns=(),
         table_bytes=standing.bytes,
         kind="",
-        cause=standing_cause(plan),
+        cause=standing_cause(plan, voided),
     )
-    prepared = None
-    try:
-        prepared = prepare_again(attempt, found)
-    except FAULTS as fault:
-        done = replace(done, outcome="void", cause=standing_cause(plan, cause_of_void(plan, fault)))
     return Entry(plan=plan, done=done), standing, prepared

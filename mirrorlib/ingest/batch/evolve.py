@@ -18,7 +18,7 @@ from mirrorlib.delta.columns import Column, Columns, find_column, in_place, need
 from mirrorlib.errors import SchemaError
 from mirrorlib.ingest.rows.decode import OpenedFile
 from mirrorlib.ingest.rows.marks import with_line
-from mirrorlib.ingest.rows.read import column_values, find_misfit, may_be_lossy
+from mirrorlib.ingest.rows.read import find_misfit
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.journal.entries import Policies, Readers
 from mirrorlib.landing.columns import FileColumn
@@ -130,9 +130,7 @@ class Newcomer:
             msg = f"the file has a column that the table lacks, and {policy}"
             step = f"Allow it with {option}, or publish the file without it."
             raise self._error(column, msg, sql_type(column.type), step)
-        if may_be_lossy(column):
-            for values in column_values(self.landed, column):
-                del values  # reading them is the check
+        find_misfit(self.landed, column, column.type)  # raises what its own type may refuse
         return (Column(column.name, column.type),)
 
     def _widened(self, mine: Column, column: FileColumn, row: int) -> tuple[Column, bool]:

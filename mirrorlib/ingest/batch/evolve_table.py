@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mirrorlib.commit.mark import FENCE, mark_nothing
-from mirrorlib.commit.pause import overwrite_columns, resume_feed
+from mirrorlib.commit.mark import FENCE, mark_nothing, overwrite_columns, resume_feed
 from mirrorlib.delta.columns import Columns, find_column, needs_mapping, to_pairs
 from mirrorlib.delta.ddl import (
     add_columns,
@@ -104,7 +103,8 @@ def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
             file = _cause_of_rewrite(prepared, rewritten)
             rows = rewritten_rows(work.spark, work.ref, rewritten, file)
             allow_columns(work.spark, work.ref, rewritten, found)
-            mark = attempt.mark_before({"outcome": REWRITE})
+            own = attempt.mark({"outcome": REWRITE, "batch": None})
+            mark = replace(own, version=own.version - 1)  # a void or a fence forbids both
             overwrite_columns(work.spark, work.ref, rows, mark, attempt.step)
     if added or widened:
         with attempt.step("widen"):

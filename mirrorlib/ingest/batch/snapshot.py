@@ -51,7 +51,7 @@ def stage_snapshot(work: Work, stage: Stage, prepared: Prepared, *, replaces: bo
     if replaces and keys and count_doubles(rows, keys):
         _check_doubles(stage, newest)
     if not replaces:
-        changes = _compare(work, newest, rows, newest.growth.columns, keys)
+        changes = _compare(work, newest, rows, newest.growth.columns)
         staged = stage_frame(stage, "differences", changes, keys or rows.columns, _OPS)
     check_identities(prepared.landed)
     if replaces:
@@ -73,7 +73,7 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns) -> str:
         return ""
     stage = stage_nothing(work)
     rows = read_frame(stage, newest, ordered=False)
-    changes = _compare(work, newest, rows, before, newest.keys)
+    changes = _compare(work, newest, rows, before)
     counts, _, held = _count(work, stage, newest, changes)
     return (
         f"inserts {counts['inserts']:,}, updates {counts['updates']:,} and deletes {counts['deletes']:,} "
@@ -109,9 +109,7 @@ def _differ(
     return _compare_rows(table, rows, keys, null_keys=True), tuple(keys or rows.columns)
 
 
-def _compare(
-    work: Work, newest: Prepared, rows: DataFrame, before: Columns, keys: Sequence[str]
-) -> DataFrame:
+def _compare(work: Work, newest: Prepared, rows: DataFrame, before: Columns) -> DataFrame:
     """Return the rows that differ from the table's, which has the columns *before*, with their op."""
     table = read_table(work.spark, work.ref).select(
         *(  # as they will be once the columns have grown
@@ -121,7 +119,7 @@ def _compare(
             for column in newest.growth.columns
         )
     )
-    return _compare_rows(table, rows, keys, null_keys=newest.landed[0].null_keys > 0)
+    return _compare_rows(table, rows, newest.keys, null_keys=newest.landed[0].null_keys > 0)
 
 
 def _compare_rows(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -169,12 +168,11 @@ def _rewritten(stage: Stage, prepared: Prepared, landed: Landed) -> DataFrame:
         stage.state.open_new(path) as file,
         pq.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
-        for rows, markers in open_batches(landed):
-            part = replace(landed, rows=rows, schema=replace(landed.schema, rows=len(rows)))
+        for part, markers in open_batches(landed):
             fitted = fitted_rows(part, columns).append_column(MARKER, markers)
-            ones = pa.repeat(pa.scalar(1, pa.int64()), len(rows))
+            ones = pa.repeat(pa.scalar(1, pa.int64()), len(fitted))
             places = pc.cumulative_sum(ones, start=first - 1)
             writer.write_table(fitted.append_column(ORDER, places).cast(schema))
-            first += len(rows)
+            first += len(fitted)
     ddl = ", ".join([*(c.ddl for c in columns), f"{MARKER} int, {ORDER} bigint"])
     return file_reader(stage.spark, ddl).parquet(stage.state.uri(path))

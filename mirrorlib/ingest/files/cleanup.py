@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 
 from mirrorlib.errors import MirrorError
-from mirrorlib.ingest.files.plan import changed_files, placed_files
+from mirrorlib.ingest.files.plan import changed_files
 from mirrorlib.ingest.files.source_identity import goes_on
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.options import RETENTION, Cleanup
@@ -62,14 +62,14 @@ def _finished(opened: OpenedFolder, entry: Entry, start_at: int) -> Iterator[Sto
     What lies before the number that the life begins with was never applied.
     """
     listing, position = opened.listing, entry.position
-    changed = {*listing.changed, *changed_files(listing, entry.plan, position)}
-    changed |= {file.name for file in placed_files(listing, entry.plan, position)}
+    changed, placed = changed_files(listing, entry.plan, position)
+    left = {*changed, *(file.name for file in placed)}
     for partition, files in listing.partitions.items():
         kept = None if listing.by_time else max(files, default=None)
         first = start_at if partition == WHOLE_FOLDER and not listing.by_time else 1
         for number, file in files.items():
             applied = first <= number <= position.get(partition, 0)
-            if applied and number != kept and file.name not in changed:
+            if applied and number != kept and file.name not in left:
                 yield file
 
 

@@ -195,16 +195,9 @@ class IncrementalListing:
 
 def _anchors(listed: Listed, entry: Entry) -> dict[str, Anchor]:
     """Return the newest applied files, as the last listing or the newest plan has seen them."""
-    planned = {partition_of(file.name): _anchor(file) for file in entry.plan.files}
-    found: dict[str, Anchor] = {}
-    for partition, number in entry.position.items():
-        anchors = [listed.anchors.get(partition)]
-        if entry.plan.zone == listed.zone:
-            anchors.append(planned.get(partition))
-        for anchor in anchors:
-            if anchor is not None and anchor.number == number:
-                found.setdefault(partition, anchor)
-    return found
+    here = entry.plan.files if entry.plan.zone == listed.zone else ()
+    known = [*((partition_of(one.name), _anchor(one)) for one in here), *listed.anchors.items()]
+    return {name: one for name, one in known if one.number == entry.position.get(name)}
 
 
 def _anchor(file: StoredFile | PlannedFile) -> Anchor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import accumulate, takewhile
 from typing import TypeAlias
 
 from mirrorlib.journal.entries import Plan
@@ -96,53 +97,35 @@ def is_young(file: StoredFile, listed_at: str, seconds: float, watched: Watched 
 
 def within(files: Files, max_files: int | None, max_bytes: int | None) -> Files:
     """Return the first files that fit into one batch; at least one, whatever its size."""
-    taken, size = 0, 0
-    for _, file in files[:max_files]:
-        size += file.size
-        if taken and max_bytes is not None and size > max_bytes:
-            break
-        taken += 1
-    return files[:taken]
+    sizes = accumulate(file.size for _, file in files[:max_files])
+    fitting = takewhile(lambda size: max_bytes is None or size <= max_bytes, sizes)
+    return files[: max(1, sum(1 for _ in fitting))]
 
 
 def changed_files(
     listing: FolderListing, newest: Plan, position: Mapping[str, int]
-) -> tuple[str, ...]:
+) -> tuple[tuple[str, ...], tuple[StoredFile, ...]]:
     """Name the applied files that are no longer what was listed; the format forbids it and they are not read again.
 
     Files of the newest plan are compared by identity, older ones by whether they were written after
-    that plan's listing; those without numbers by identity where they are listed.
+    that plan's listing; those without numbers by identity where they are listed. Comes with the files that came to
+    their places later than they were seen, with a time before the newest plan's: their content may have changed,
+    which only the plan that has applied them can tell.
     """
     if listing.by_time:
-        return listing.changed
+        return listing.changed, ()
     planned = {file.name: file.etag for file in newest.files}
     known_at = seen_until(newest)
-    return tuple(
-        file.name
-        for file in passed_over(listing, position)
-        if (file.etag != planned[file.name] if file.name in planned else file.modified > known_at)
-    )
-
-
-def placed_files(
-    listing: FolderListing, newest: Plan, position: Mapping[str, int]
-) -> tuple[StoredFile, ...]:
-    """Give the applied files that came to their places later than they were seen, with a time before the newest plan's.
-
-    Their content may have changed, which only the plan that has applied them can tell.
-    """
-    if listing.by_time:
-        return ()  # what was applied is known by name, and compared where it is listed
-    planned = {file.name for file in newest.files}
-    known_at = seen_until(newest)
     seen_at = datetime.fromisoformat(newest.unseen_since) if newest.unseen_since else known_at
-    return tuple(
-        file
-        for file in passed_over(listing, position)
-        if file.name not in planned
-        and file.modified <= known_at
-        and max(file.modified, file.placed or file.modified) > seen_at
-    )
+    changed: list[str] = []
+    placed: list[StoredFile] = []
+    for file in passed_over(listing, position):
+        known = planned.get(file.name)
+        if file.modified > known_at if known is None else file.etag != known:
+            changed.append(file.name)
+        elif known is None and max(file.modified, file.placed or file.modified) > seen_at:
+            placed.append(file)
+    return tuple(changed), tuple(placed)
 
 
 def passed_over(listing: FolderListing, position: Mapping[str, int]) -> Iterator[StoredFile]:
@@ -163,10 +146,8 @@ def position_after(
     before: Mapping[str, int], files: Iterable[tuple[int, StoredFile]], *, by_time: bool
 ) -> dict[str, int]:
     """Return the position once numbered files are applied."""
-    after = dict(before)
-    for number, file in files:
-        after[WHOLE_FOLDER if by_time else partition_of(file.name)] = number
-    return after
+    last = {WHOLE_FOLDER if by_time else partition_of(file.name): n for n, file in files}
+    return {**before, **last}
 
 
 def first_position(listing: FolderListing, start_at: int) -> dict[str, int]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.files.continued_life import applied_entries
-from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
+from mirrorlib.ingest.files.plan import changed_files, passed_over, seen_until
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, policies_of
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Plan
@@ -177,7 +177,7 @@ def changed_since(work: Work, opened: OpenedFolder, entry: Entry | None) -> tupl
     """Name the files that are no longer what was applied from this zone; of the newest batch by what they hold."""
     if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
         return ()
-    changed = changed_files(opened.listing, entry.plan, entry.position)
+    changed, placed = changed_files(opened.listing, entry.plan, entry.position)
     known = {one.name: one for one in entry.plan.files}
     there = {file.name: file for file in passed_over(opened.listing, entry.position)}
     differing = (
@@ -185,13 +185,12 @@ def changed_since(work: Work, opened: OpenedFolder, entry: Entry | None) -> tupl
         for name in changed
         if name not in known or not work.source.holds_same(there[name], known[name])
     )
-    return (*differing, *_replaced(work, opened, entry))
+    return (*differing, *_replaced(work, placed, entry.plan.batch))
 
 
-def _replaced(work: Work, opened: OpenedFolder, entry: Entry) -> Iterator[str]:
+def _replaced(work: Work, placed: Iterable[StoredFile], batch: int) -> Iterator[str]:
     """Name the files that came to their places later, and are not what the plan that has applied them says."""
-    waiting = {file.name: file for file in placed_files(opened.listing, entry.plan, entry.position)}
-    batch = entry.plan.batch
+    waiting = {file.name: file for file in placed}
     for earlier in range(batch - 1, max(batch - _LOOKED_BACK, 0), -1):
         if not waiting:
             return

@@ -183,11 +183,11 @@ def check_identity(source: Source, file: StoredFile) -> None:
     raise FileChangedError(msg, table=source.table, file=file.name, next_step=step)
 
 
-def open_batches(opened: OpenedFile) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
-    """Give a file's rows with their markers, a piece at a time; raises `ChangeFileError`: a page is damaged."""
+def open_batches(opened: OpenedFile) -> Iterator[tuple[OpenedFile, pa.ChunkedArray]]:
+    """Give a file's pieces, decoded, with their markers; raises `ChangeFileError`: a page is damaged."""
     for rows in iter_pieces(opened):
-        part = replace(opened, schema=replace(opened.schema, rows=len(rows)))
-        yield rows, read_marks(part, rows)
+        part = replace(opened, rows=rows, schema=replace(opened.schema, rows=len(rows)))
+        yield part, read_marks(part, rows)
 
 
 def column_values(opened: OpenedFile, column: FileColumn) -> Iterator[pa.ChunkedArray]:
@@ -213,7 +213,10 @@ def column_values(opened: OpenedFile, column: FileColumn) -> Iterator[pa.Chunked
 
 def find_misfit(opened: OpenedFile, column: FileColumn, kind: pa.DataType) -> int | None:
     """Return the first row whose value a column of the table's type does not hold; raises as `column_values` does."""
-    if column.type == kind and not may_be_lossy(column):
+    stored = column.stored
+    # Its own type may refuse nanoseconds; but INT96, which is native, is read to the microsecond.
+    fine = (pa.types.is_timestamp(stored) or pa.types.is_time(stored)) and stored.unit == "ns"
+    if column.type == kind and (column.native or not fine):
         return None
     seen = 0
     for values in column_values(opened, column):
@@ -222,13 +225,6 @@ def find_misfit(opened: OpenedFile, column: FileColumn, kind: pa.DataType) -> in
             return seen + row
         seen += len(values)
     return None
-
-
-def may_be_lossy(column: FileColumn) -> bool:
-    """Say whether the mirror type itself may refuse a value: nanoseconds that are not whole microseconds."""
-    kind = column.stored
-    fine = (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns"
-    return bool(fine and not column.native)  # INT96, which is native, is read to the microsecond
 
 
 def can_spark_read(opened: OpenedFile) -> bool:

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from pyspark.sql import types as t
 
-from mirrorlib.commit.mark import Mark, append_rows
-from mirrorlib.commit.pause import overwrite_columns
+from mirrorlib.commit.mark import Mark, append_rows, overwrite_columns
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed

@@ -16,8 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from mirrorlib.commit.difference import NET, NEW, ops_of_counts, rows_like
-from mirrorlib.commit.mark import append_rows
-from mirrorlib.commit.pause import overwrite_columns
+from mirrorlib.commit.mark import append_rows, overwrite_columns
 from mirrorlib.commit.stage import ADD, DROP, FRESH, OP, PUT, WRONG, count_doubles, staged_table
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.last_commit import read_last_commit
-from mirrorlib.commit.pause import resume_feed
+from mirrorlib.commit.mark import resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.delta import modes
