@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import partial
 from typing import ClassVar, Self
 
@@ -82,14 +82,11 @@ class MirrorError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the attributes when the error crosses a process."""
-        return partial(type(self), self.reason, **self._facts()), ()  # type: ignore[arg-type]  # its own parameters
-
-    def _facts(self) -> dict[str, str | int | None]:
-        return {fact.name: getattr(self, fact.name) for fact in fields(self)[1:]}
+        return partial(type(self), **asdict(self)), ()
 
     def but(self, **facts: str | int | None) -> Self:
         """Say the same of another place: a file, or a line instead of a row."""
-        return type(self)(self.reason, **{**self._facts(), **facts})  # type: ignore[arg-type]  # its own parameters
+        return replace(self, **facts)  # type: ignore[arg-type]  # its own fields
 
     @property
     def place(self) -> str:
@@ -105,12 +102,7 @@ class MirrorError(Exception):
 
     def to_dict(self) -> dict[str, str | int | None]:
         """Give the facts as JSON-ready values: class name, whole text and every attribute."""
-        return {
-            "error": type(self).__name__,
-            "message": str(self),
-            "reason": self.reason,
-            **self._facts(),
-        }
+        return {"error": type(self).__name__, "message": str(self), **asdict(self)}
 
 
 class LandingZoneError(MirrorError):
