@@ -33,10 +33,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import partial
 from typing import ClassVar, Self
 
-_FACTS = ("table", "file", "column", "row", "line", "found", "next_step")
 _NAMED = 3  # how many names a sentence lists
 _CALLING = "An error occurred while calling "  # Py4J's first line, which says nothing
 _CLASSES = re.compile(
@@ -44,6 +44,7 @@ _CLASSES = re.compile(
 )
 
 
+@dataclass(eq=False, repr=False)
 class MirrorError(Exception):
     """The base of every error that mirrorlib raises.
 
@@ -64,40 +65,28 @@ class MirrorError(Exception):
 
     advice: ClassVar[str] = ""
     wrong_usage: ClassVar[bool] = False  # what was asked for cannot be, whatever the tables hold
-    facts: ClassVar[tuple[str, ...]] = _FACTS
+    reason: str
+    _: KW_ONLY
+    table: str | None = None
+    file: str | None = None
+    column: str | None = None
+    row: int | None = None
+    line: int | None = None
+    found: str | int | None = None
+    next_step: str | None = None
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        table: str | None = None,
-        file: str | None = None,
-        column: str | None = None,
-        row: int | None = None,
-        line: int | None = None,
-        found: str | int | None = None,
-        next_step: str | None = None,
-    ) -> None:
-        self.reason = reason
-        self.table = table
-        self.file = file
-        self.column = column
-        self.row = row
-        self.line = line
-        self.found = found
-        self.next_step = next_step if next_step is not None else self.advice
+    def __post_init__(self) -> None:
+        if self.next_step is None:
+            self.next_step = self.advice
         super().__init__(self._text())
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the attributes when the error crosses a process."""
-        return partial(type(self), self.reason, **self._facts()), ()  # type: ignore[arg-type]  # its own parameters
-
-    def _facts(self) -> dict[str, str | int | None]:
-        return {name: getattr(self, name) for name in self.facts}
+        return partial(type(self), **asdict(self)), ()
 
     def but(self, **facts: str | int | None) -> Self:
         """Say the same of another place: a file, or a line instead of a row."""
-        return type(self)(self.reason, **{**self._facts(), **facts})  # type: ignore[arg-type]  # its own parameters
+        return replace(self, **facts)  # type: ignore[arg-type]  # its own fields
 
     @property
     def place(self) -> str:
@@ -113,12 +102,7 @@ class MirrorError(Exception):
 
     def to_dict(self) -> dict[str, str | int | None]:
         """Give the facts as JSON-ready values: class name, whole text and every attribute."""
-        return {
-            "error": type(self).__name__,
-            "message": str(self),
-            "reason": self.reason,
-            **self._facts(),
-        }
+        return {"error": type(self).__name__, "message": str(self), **asdict(self)}
 
 
 class LandingZoneError(MirrorError):
@@ -195,6 +179,7 @@ class TableBusyError(MirrorError):
     advice = "Wait for it to end; the next run goes on from there."
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FeedError(MirrorError):
     """A change feed cannot be read as asked: the bounds are wrong, or the table has none.
 
@@ -204,13 +189,7 @@ class FeedError(MirrorError):
 
     advice = "Check the table, and the versions that are asked for."
     wrong_usage = True
-    facts = (*_FACTS, "first_readable")
-
-    def __init__(
-        self, reason: str, *, first_readable: int | None = None, **facts: str | int | None
-    ) -> None:
-        self.first_readable = first_readable
-        super().__init__(reason, **facts)  # type: ignore[arg-type]  # the base's own parameters
+    first_readable: int | None = None
 
 
 class FeedExpiredError(FeedError):

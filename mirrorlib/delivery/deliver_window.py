@@ -153,7 +153,7 @@ def _deliver_or_explain(job: StreamJob, plan: WindowPlan, given: int | None) -> 
         _blame_lost_history(job, plan, exc)
         if isinstance(exc, (SchemaError, TableNameError)) and exc.column:
             command = snapshot_command(job.stream.consumer)
-            if "--rewind" not in exc.next_step:  # its versions are delivered as they were
+            if "--rewind" not in (exc.next_step or ""):  # its versions are delivered as they were
                 then = f"The window is repeated as it was planned, so begin anew then: {command}"
                 raise exc.but(next_step=f"{exc.next_step} {then}") from exc
         raise

@@ -25,7 +25,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 
-from mirrorlib.errors import ChangeFileError, FileChangedError
+from mirrorlib.errors import FileChangedError
 from mirrorlib.landing.columns import (
     LONGEST_ROW,
     MOST_COLUMNS,
@@ -225,8 +225,14 @@ def _parsed(text: bytes, first: int, decoder: json.JSONDecoder, file: TextFile) 
             continue
         try:
             row = decoder.decode(line)
-        except (ValueError, RecursionError) as exc:
-            raise _no_json(exc, number, file) from exc
+        except (ValueError, RecursionError) as exc:  # what the parser says shows no data
+            found = str(exc)[:80]
+            if isinstance(exc, json.JSONDecodeError):
+                found = f"{exc.msg}, character {exc.colno}"
+            elif isinstance(exc, RecursionError):
+                found = "objects or arrays nested too deep"
+            msg = "the line is not JSON; the file may be an upload under way"
+            raise file.fault(msg, line=number, found=found) from exc
         if type(row) is not dict:
             kinds = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
             msg, found = "the line is no JSON object", kinds.get(type(row), "a number")
@@ -247,14 +253,3 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _refuse_constant(name: str) -> NoReturn:
     msg = f"{name} is no number in JSON"
     raise ValueError(msg)
-
-
-def _no_json(exc: ValueError | RecursionError, line: int, file: TextFile) -> ChangeFileError:
-    """Say why a line cannot be read; what the parser says of it shows no data."""
-    found = str(exc)[:80]
-    if isinstance(exc, json.JSONDecodeError):
-        found = f"{exc.msg}, character {exc.colno}"
-    elif isinstance(exc, RecursionError):
-        found = "objects or arrays nested too deep"
-    msg = "the line is not JSON; the file may be an upload under way"
-    return file.fault(msg, line=line, found=found)

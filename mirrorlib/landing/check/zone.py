@@ -65,11 +65,9 @@ def check_zone(
     chosen = [folder for folder in folders if matches(folder.name, tables)]
     findings = () if tables else _review_zone(zone, folders)
     review = partial(_review_table, zone, deep=deep, observe=observe or unobserved)
-    pool = ThreadPoolExecutor(max_workers=max(1, parallelism))
-    try:
+    with ThreadPoolExecutor(max(1, parallelism)) as pool:
+        # Ctrl-C waits for the tables in work, not for all: `map` cancels those.
         reviewed = tuple(pool.map(review, chosen))
-    finally:
-        pool.shutdown(cancel_futures=True)  # Ctrl-C waits for the tables in work, not for all
     return CheckReport(
         landing_zone=zone.url,
         strict=strict,

@@ -81,11 +81,6 @@ class Grammar:
             line += found[0].count(self.line_end)
             place = found.end()
 
-    def _has_strays(self, text: bytes) -> bool:
-        """Say whether a line end of the other kind is data."""
-        other = b"\r" if self.line_end == b"\n" else b"\n"
-        return text.count(other) != text.count(b"\r\n")
-
     def fields(self, row: bytes) -> list[bytes]:
         """Split a row, which has its end, into its fields as they are written."""
         return [found[1] for found in self.field.finditer(row)]
@@ -98,7 +93,9 @@ class Grammar:
 
     def for_arrow(self, text: bytes) -> tuple[bytes, bytes]:
         """Write rows so that pyarrow reads what they mean; return also its escape character."""
-        if not self._has_strays(text) and not (self.escape and self.escape in text):
+        other = b"\r" if self.line_end == b"\n" else b"\n"
+        strays = text.count(other) != text.count(b"\r\n")  # a line end of the other kind is data
+        if not strays and not (self.escape and self.escape in text):
             return text, self.escape
         text = self.foreign.sub(lambda it: it[0] if it[1] else self.shield + it[0], text)
         return text, self.shield

@@ -96,12 +96,16 @@ def _iter_bytes(file: TextFile) -> Iterator[bytes]:
     if foreign or _is_raw_snappy(handle, magic):
         msg, (found, step) = "the change file is no text", foreign or _SNAPPY
         raise file.fault(msg, found=found, next_step=step)
-    for prefix, name in _COMPRESSIONS:
-        if magic.startswith(prefix):
-            yield from _decompressed(file, name, size)
-            return
-    while block := _read_full(handle, size):
-        yield block
+    packed = next((name for prefix, name in _COMPRESSIONS if magic.startswith(prefix)), None)
+    stream = pa.input_stream(LentFile(handle), compression=packed) if packed else handle
+    try:
+        while block := _read_full(stream, size):
+            yield block
+    except (pa.ArrowException, OSError) as exc:
+        if packed is None:
+            raise
+        msg = f"the change file's {packed} {DAMAGED}"
+        raise file.fault(msg, found=first_line(exc, 80)) from exc
 
 
 def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
@@ -130,19 +134,6 @@ def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
     finally:
         handle.seek(0)
     return True
-
-
-def _decompressed(file: TextFile, name: str, size: int) -> Iterator[bytes]:
-    stream = pa.CompressedInputStream(pa.PythonFile(LentFile(file.handle), mode="r"), name)
-    while True:
-        try:
-            block = _read_full(stream, size)
-        except (pa.ArrowException, OSError) as exc:
-            msg = f"the change file's {name} {DAMAGED}"
-            raise file.fault(msg, found=first_line(exc, 80)) from exc
-        if not block:
-            return
-        yield block
 
 
 def _read_full(handle: BinaryIO | pa.NativeFile, size: int) -> bytes:
