@@ -18,21 +18,21 @@ A type that has no place in the format is refused by the column's name.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType
 
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
+from mirrorlib.delta.columns import write_type
 from mirrorlib.delta.sessions import configured
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import VERSION, place_of_kind
 from mirrorlib.identifiers import quote
-from mirrorlib.nested import map_keys_in, name_of, types_in
+from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
 from mirrorlib.store import Store, StoredFile, contents
 
 FileFormat: TypeAlias = Literal["parquet", "jsonl", "csv"]
@@ -127,11 +127,10 @@ def _shaped(frame: DataFrame, file_format: FileFormat) -> DataFrame:
     if file_format == "parquet":
         return frame
     columns = []
-    wanted = StructType.fromJson(json.loads(frame.schema.json(), object_hook=_without_decimals))
-    for field, kind in zip(frame.schema.fields, wanted.fields, strict=True):
+    for field in frame.schema.fields:
         column = f.col(quote(field.name))
-        if kind.dataType != field.dataType:
-            column = column.cast(kind.dataType)
+        if not is_free_of(field.dataType, {"decimal"}):
+            column = column.cast(write_type(field.dataType, _type_in_text))
         elif file_format == "csv" and field.dataType.typeName() == "binary":
             # Some versions of Spark break the line.
             column = f.translate(f.base64(column), "\r\n", "")
@@ -139,10 +138,5 @@ def _shaped(frame: DataFrame, file_format: FileFormat) -> DataFrame:
     return frame.select(*columns)
 
 
-def _without_decimals(told: dict[str, Any]) -> dict[str, Any]:
-    """Put text in the place of a decimal in what Spark's JSON tells of a field, an array or a map."""
-    kinds = ("type", "elementType", "valueType")
-    return {
-        name: "string" if name in kinds and str(value).startswith("decimal(") else value
-        for name, value in told.items()
-    }
+def _type_in_text(leaf: DataType) -> str:
+    return "string" if name_of(leaf) == "decimal" else leaf.simpleString()
