@@ -48,18 +48,6 @@ class Run:
     stop: Callable[[], bool]  # asked between windows
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamProgress:
-    """What has become of a stream so far."""
-
-    table: str
-    windows: int = 0
-    rows: int = 0
-    resets: int = 0
-    position: int | None = None
-    newest: int | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJob:
     """What delivers one stream."""
