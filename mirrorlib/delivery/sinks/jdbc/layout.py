@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from mirrorlib.delivery.sink import Delivery, comes_after
+from mirrorlib.delivery.sink import Delivery, check_physical, check_renamed, comes_after
 from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record, Session
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
-from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import (
     FeedError,
     JournalError,
