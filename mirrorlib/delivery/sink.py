@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from mirrorlib.errors import SchemaError, first_few
-from mirrorlib.feed.net import columns_of
 from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.journal.streams import Stream, WindowPlan
 
@@ -70,6 +69,8 @@ class Delivery:
     @property
     def columns(self) -> list[str]:
         """Name the source's columns."""
+        from mirrorlib.feed.net import columns_of  # Spark comes with it
+
         return columns_of(self.frame)
 
     @property

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pyspark.sql import SparkSession
 
 from mirrorlib.delivery.sink import Sink
 from mirrorlib.delta.address import FeedTable
 from mirrorlib.errors import FeedExpiredError, JournalError
 from mirrorlib.events import Event, Observer
 from mirrorlib.feed.proof import first_readable
+from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import OnExpired, Start, Stream, WindowPlan, snapshot_command
 from mirrorlib.store import Store
 from mirrorlib.store.target import Target
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from mirrorlib.journal.registry import Registry
 
 
 class OtherWishesError(JournalError):
