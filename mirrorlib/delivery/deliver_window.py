@@ -7,7 +7,6 @@ take its place, and stops the stream where not.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from mirrorlib.commit.stage import staging
 from mirrorlib.delivery.sink import Delivery
@@ -28,9 +27,6 @@ from mirrorlib.feed.schemas import physical_names, renewed_columns
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan, snapshot_command
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def end_window(job: StreamJob, plan: WindowPlan) -> tuple[WindowDone, StreamJob]:
@@ -177,8 +173,7 @@ def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> Non
 
 def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
     spark, source, stream, state = job.spark, job.source, job.stream, job.registry.state
-    collected: pa.Table | None = None
-    stated_rows: int | None = None
+    collected = stated_rows = None
     check_table(job, plan.table_id, plan.after)
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)
