@@ -21,7 +21,7 @@ from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, stage_frame, staging
-from mirrorlib.delta.columns import is_same, sized_column
+from mirrorlib.delta.columns import is_same
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
@@ -154,13 +154,7 @@ def write_difference(
     with staging(job.session, state, place) as stage:
         staged = stage_frame(stage, "differences", untag(changes), by, (DROP, CHANGE, ADD))
         counts = {op: rows for op, rows in staged.frame.groupBy(OP).count().collect()}  # noqa: C416
-        commit_staged(
-            job.session,
-            job.place.ref,
-            replace(staged, ops=frozenset(counts)),
-            tuple(sized_column(name, changes.schema[name].dataType) for name in names),
-            mark,
-            table_bytes=found.bytes,
-        )
+        staged = replace(staged, ops=frozenset(counts))
+        commit_staged(job.session, job.place.ref, staged, mark, table_bytes=found.bytes)
     changed = counts.get(CHANGE, 0)
     return counts.get(ADD, 0) + changed, counts.get(DROP, 0) + changed
