@@ -21,7 +21,7 @@ from mirrorlib.errors import (
 )
 from mirrorlib.events import emit, pick
 from mirrorlib.feed.files.direct import read_small_window, to_frame
-from mirrorlib.feed.proof import check_kept, prove_files, prove_rows
+from mirrorlib.feed.proof import expired, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
 from mirrorlib.feed.schemas import physical_names, renewed_columns
 from mirrorlib.feed.window import open_window
@@ -117,9 +117,12 @@ def _lost_meanwhile(job: StreamJob, plan: WindowPlan) -> FeedExpiredError | None
         return None
     try:
         check_table(job, plan.table_id, plan.until)
-        check_kept(job.source.commits, range(plan.after + 1, plan.until + 1))
     except FeedExpiredError as exc:
         return exc
+    commits = job.source.commits
+    for version in range(plan.after + 1, plan.until + 1):
+        if not commits.has(version):  # whatever those around it have
+            return expired(commits, f"the log no longer holds version {version}", version)
     return None
 
 
