@@ -20,7 +20,7 @@ from mirrorlib.commit.last_commit import LastCommit, read_last_commit
 from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
-from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, stage_frame, staging
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, FRESH, OP, SET, stage_frame, staging
 from mirrorlib.delta.columns import is_same
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mirrorlib.derived.frames import Transform
 
 OWNER = "mirrorlib.derived"  # the name of the derived table that a table is
+_OURS = frozenset({FRESH, NET, NEW, OP, SET})  # columns of what is staged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,7 @@ def check_columns(place: TablePlace, rows: DataFrame) -> None:
         msg = ""
         if field.name == again:
             msg = "two columns of the result have the same name"
-        elif fold_name(field.name) in FEED_COLUMNS or field.name in {OP, NET, NEW}:
+        elif fold_name(field.name) in FEED_COLUMNS or field.name in _OURS:
             msg = "the column's name is reserved"
         elif not is_free_of(field.dataType, {"void"}):
             msg = "the column has no type"
