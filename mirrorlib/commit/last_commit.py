@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from mirrorlib.commit.claim import claim_table
 from mirrorlib.commit.mark import Mark
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import Commit, TableLog
+from mirrorlib.delta.table import TableRef
 from mirrorlib.errors import OutcomeUnknownError
 from mirrorlib.journal.streams import Stream
 from mirrorlib.store import Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from mirrorlib.delta.table import TableRef
 
 _BATCHES = (1, 8, 64)  # commits at a time, then all the others
 _WINDOWS = 32  # bits for a window's number within its stream

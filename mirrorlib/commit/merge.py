@@ -17,10 +17,11 @@ from datetime import date
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructField
 
 from mirrorlib.commit.mark import METADATA, Mark, append_rows, as_condition, claimed, mark_nothing
-from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, PUT, SET, Staged
-from mirrorlib.delta.columns import Column, Columns
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, FRESH, OP, PUT, SET, Staged
+from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.sessions import SMALL_COMMIT, TXN_APP, configured, is_small
 from mirrorlib.delta.table import TableRef, named_rows
 from mirrorlib.identifiers import quote
@@ -42,7 +43,6 @@ def commit_staged(
     spark: SparkSession,
     ref: TableRef,
     staged: Staged,
-    columns: Columns,
     mark: Mark,
     *,
     table_bytes: int,
@@ -53,9 +53,9 @@ def commit_staged(
     """Carry out folded changes, one row per key and op and `ADD` rows beside, by one commit.
 
     The session is this table's own, as the mark travels in its configuration; where it has a claim, in the condition.
-    *columns* are spelled as the table does; its size decides how the join is run. A *quiet* commit leaves
-    rows alone that an update would not change. An update sets *dropped*, other columns of the table, to NULL. *refused*
-    is a condition on rows `s` and `t` that match, as SQL; it fails the commit where it has to.
+    The table's size decides how the join is run. A *quiet* commit leaves rows alone that an update would not change.
+    An update sets *dropped*, other columns of the table, to NULL. *refused* is a condition on rows `s` and `t` that
+    match, as SQL; it fails the commit where it has to.
     """
     if not staged.ops:
         mark_nothing(spark, ref, mark)
@@ -68,6 +68,7 @@ def commit_staged(
     matches = " AND ".join(f"t.{quote(key)} {equal} s.{quote(key)}" for key in staged.keys)
     if ADD in staged.ops:
         matches = f"s.{OP} <> {ADD} AND {matches}"
+    columns = [one for one in staged.frame.schema.fields if one.name not in {OP, SET, FRESH}]
     names = [quote(column.name) for column in columns]
     carried = {  # a MERGE has no options
         TXN_APP: mark.app_id,
@@ -135,7 +136,7 @@ def _changes_of(staged: Staged) -> DataFrame:
     return staged.frame.where(f.col(quote(staged.keys[0])).between(first, last))
 
 
-def _merge_conf(staged: Staged, columns: Columns, table_bytes: int) -> dict[str, str]:
+def _merge_conf(staged: Staged, columns: Sequence[StructField], table_bytes: int) -> dict[str, str]:
     """Return the configuration that lets one MERGE of staged changes run fast.
 
     The broadcast threshold lies between Spark's guess for the keys alone and for whole rows. Below it, two joins
@@ -173,6 +174,8 @@ def _merge_conf(staged: Staged, columns: Columns, table_bytes: int) -> dict[str,
     return conf
 
 
-def _spark_size(column: Column) -> int:
+def _spark_size(column: StructField) -> int:
     """Return the bytes that Spark's planner reckons with for a value (DataType.defaultSize)."""
-    return _SIZES.get(column.type) or column.type.bit_width // 8
+    known = to_columns([(column.name, column.dataType.simpleString())])
+    kind = known[0].type if known else pa.string()  # what no mirror has is taken for text
+    return _SIZES.get(kind) or kind.bit_width // 8

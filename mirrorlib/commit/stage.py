@@ -10,19 +10,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.store import Store, contents
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 OP = "_mirror_op"
 SET = "_mirror_set"  # by place, which columns an update sets
@@ -81,8 +81,6 @@ def stage_frame(
     It has the table's columns, and `OP` with one of *ops*, unless all rows are to be inserted. Rows will be matched
     by *keys*.
     """
-    from pyspark.sql import types as t
-
     store, path = stage.state, f"{stage.folder}/{name}"
     frame.write.parquet(store.uri(path))
     files = [file for file in contents(store, path).files if file.name.endswith(".parquet")]
@@ -160,7 +158,5 @@ def staged_table(
 
 def count_doubles(rows: DataFrame, keys: Sequence[str]) -> int:
     """Count the keys that are there more than once."""
-    from pyspark.sql import functions as f
-
     copies = f.count(f.lit(1)).alias("_mirror_copies")  # a key may be called "count"
     return rows.groupBy(*map(quote, keys)).agg(copies).where("_mirror_copies > 1").count()

@@ -7,7 +7,6 @@ take its place, and stops the stream where not.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from mirrorlib.commit.stage import staging
 from mirrorlib.delivery.sink import Delivery
@@ -22,15 +21,12 @@ from mirrorlib.errors import (
 )
 from mirrorlib.events import emit, pick
 from mirrorlib.feed.files.direct import read_small_window, to_frame
-from mirrorlib.feed.proof import check_kept, prove_files, prove_rows
+from mirrorlib.feed.proof import expired, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
 from mirrorlib.feed.schemas import physical_names, renewed_columns
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan, snapshot_command
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def end_window(job: StreamJob, plan: WindowPlan) -> tuple[WindowDone, StreamJob]:
@@ -121,9 +117,12 @@ def _lost_meanwhile(job: StreamJob, plan: WindowPlan) -> FeedExpiredError | None
         return None
     try:
         check_table(job, plan.table_id, plan.until)
-        check_kept(job.source.commits, range(plan.after + 1, plan.until + 1))
     except FeedExpiredError as exc:
         return exc
+    commits = job.source.commits
+    for version in range(plan.after + 1, plan.until + 1):
+        if not commits.has(version):  # whatever those around it have
+            return expired(commits, f"the log no longer holds version {version}", version)
     return None
 
 
@@ -177,8 +176,7 @@ def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> Non
 
 def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
     spark, source, stream, state = job.spark, job.source, job.stream, job.registry.state
-    collected: pa.Table | None = None
-    stated_rows: int | None = None
+    collected = stated_rows = None
     check_table(job, plan.table_id, plan.after)
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)

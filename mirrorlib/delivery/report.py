@@ -29,13 +29,13 @@ class StreamReport:
     """
 
     table: str
-    state: State
-    windows: int
-    rows: int
-    resets: int
-    position: int | None
-    newest: int | None
-    seconds: float
+    state: State = "current"
+    windows: int = 0
+    rows: int = 0
+    resets: int = 0
+    position: int | None = None
+    newest: int | None = None
+    seconds: float = 0.0
     reason: str = ""
 
 

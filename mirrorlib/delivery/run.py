@@ -10,16 +10,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from mirrorlib.delivery.report import ExportReport, State, StreamReport
+from mirrorlib.delivery.report import ExportReport, StreamReport
 from mirrorlib.delivery.run_stream import bring_up_to_date
 from mirrorlib.delivery.sink import Sink
 from mirrorlib.delivery.sinks.open import check_disjoint, open_sink, shown_url
-from mirrorlib.delivery.stream_job import OtherWishesError, Run, StreamJob, StreamProgress
+from mirrorlib.delivery.stream_job import OtherWishesError, Run, StreamJob
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
@@ -142,25 +142,23 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
 
 def _export_one(run: Run, name: str, address: str) -> StreamReport:
     """Deliver one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
-    progress, began = StreamProgress(table=name), time.perf_counter()
-    state: State
-    error: str | None = None
-    meant = True
+    report, began = StreamReport(table=name), time.perf_counter()
+    error: MirrorError | None = None
     try:
-        bring_up_to_date(_open_stream(run, name, address), progress)
-        state, reason = "current", ""
-        if progress.position != progress.newest:
-            state, reason = "behind", f"{name} is behind: the run was stopped."
+        for so_far in bring_up_to_date(_open_stream(run, name, address), report):
+            report = so_far
+        if report.position != report.newest:
+            reason = f"{name} is behind: the run was stopped."
+            report = replace(report, state="behind", reason=reason)
     except TableBusyError as exc:
-        state, reason = "busy", str(exc)
+        report = replace(report, state="busy", reason=str(exc))
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        told = as_mirror_error(exc, printable(name))
-        state, reason, error = "failed", str(told), type(told).__name__
-        meant = not isinstance(exc, OtherWishesError)
-    seconds = round(time.perf_counter() - began, 3)
-    report = StreamReport(**asdict(progress), state=state, seconds=seconds, reason=reason)
-    before = _record(run, report) if meant else state
-    said = {"address": address, "consumer": run.consumer, "error": error}
+        error = as_mirror_error(exc, printable(name))
+        report = replace(report, state="failed", reason=str(error))
+    report = replace(report, seconds=round(time.perf_counter() - began, 3))
+    before = report.state if isinstance(error, OtherWishesError) else _record(run, report)
+    kind = None if error is None else type(error).__name__
+    said = {"address": address, "consumer": run.consumer, "error": kind}
     emit_state(before, **pick(report, "table", "state", "reason"), **said)
     return report
 

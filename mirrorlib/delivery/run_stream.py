@@ -1,18 +1,19 @@
 """Bring one stream up to date: plan a window, deliver it, write down that it was, and so on.
 
-In: a table, a consumer's registry, a receiver. Out: `StreamProgress`. Promise: windows follow each other
+In: a table, a consumer's registry, a receiver. Out: `StreamReport`, one a step. Promise: windows follow each other
 without a gap, each is planned once and repeated as it was planned until it is delivered; where
 changes are gone, the stream stops, or a snapshot that resets the receiver takes their place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from mirrorlib.delivery.deliver_window import check_registry, end_window, refuse_void
+from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.sinks.open import is_same_url
-from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, StreamProgress, check_table
+from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, check_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
 from mirrorlib.feed.declared_keys import find_mirror
@@ -30,12 +31,12 @@ from mirrorlib.journal.streams import (
 from mirrorlib.names import as_names
 
 
-def bring_up_to_date(job: StreamJob, progress: StreamProgress) -> None:
-    """Deliver what the table holds at this moment, window by window."""
+def bring_up_to_date(job: StreamJob, told: StreamReport) -> Iterator[StreamReport]:
+    """Deliver what the table holds at this moment, window by window; tell what has come of it before and after each."""
     stream, registry = job.stream, job.registry
     _check_same(job)
     entry = registry.newest(stream)
-    _note(job, progress, entry)
+    yield (told := _moved(job, told, entry))
     if entry is not None and entry.done is not None and _is_current(job, entry):
         return
     with hold(registry.lease()) as lease, lend_session(job.run.spark) as spark:
@@ -52,16 +53,20 @@ def bring_up_to_date(job: StreamJob, progress: StreamProgress) -> None:
                 return
             lease.check()
             done, job = end_window(job, plan)
-            entry = WindowEntry(plan=plan, done=done)
-            progress.windows += done.outcome == "delivered"
-            progress.resets += plan.reset and done.outcome == "delivered"
-            progress.rows += done.rows or 0
-            _note(job, progress, entry)
+            entry, delivered = WindowEntry(plan=plan, done=done), done.outcome == "delivered"
+            told = replace(
+                told,
+                windows=told.windows + delivered,
+                resets=told.resets + (plan.reset and delivered),
+                rows=told.rows + (done.rows or 0),
+            )
+            yield (told := _moved(job, told, entry))
 
 
-def _note(job: StreamJob, progress: StreamProgress, entry: WindowEntry | None) -> None:
-    progress.position = position = version_given(job.stream, entry)
-    progress.newest = max(_goal(job), -1 if position is None else position)
+def _moved(job: StreamJob, told: StreamReport, entry: WindowEntry | None) -> StreamReport:
+    position = version_given(job.stream, entry)
+    newest = max(_goal(job), -1 if position is None else position)
+    return replace(told, position=position, newest=newest)
 
 
 def _goal(job: StreamJob) -> int:

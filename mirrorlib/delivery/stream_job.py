@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pyspark.sql import SparkSession
 
 from mirrorlib.delivery.sink import Sink
 from mirrorlib.delta.address import FeedTable
 from mirrorlib.errors import FeedExpiredError, JournalError
 from mirrorlib.events import Event, Observer
 from mirrorlib.feed.proof import first_readable
+from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import OnExpired, Start, Stream, WindowPlan, snapshot_command
 from mirrorlib.store import Store
 from mirrorlib.store.target import Target
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from mirrorlib.journal.registry import Registry
 
 
 class OtherWishesError(JournalError):
@@ -46,18 +44,6 @@ class Run:
     keys: Mapping[str, Sequence[str]] | Sequence[str] | None
     observe: Observer  # told of each step
     stop: Callable[[], bool]  # asked between windows
-
-
-@dataclass(slots=True, kw_only=True)
-class StreamProgress:
-    """What has become of a stream so far."""
-
-    table: str
-    windows: int = 0
-    rows: int = 0
-    resets: int = 0
-    position: int | None = None
-    newest: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

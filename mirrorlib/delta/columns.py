@@ -148,13 +148,8 @@ def holds(old: DataType, new: DataType) -> Column | None:
     return after if before.type != after.type == widen_type(before.type, after.type) else None
 
 
-def _mirrored(kind: DataType, name: str = "") -> Column | None:
-    return next(iter(to_columns([(name, kind.simpleString())])), None)
-
-
-def sized_column(name: str, kind: DataType) -> Column:
-    """Give a column to reckon its size with; one of a type that no mirror has is taken for a string."""
-    return _mirrored(kind, name) or Column(name, pa.string())
+def _mirrored(kind: DataType) -> Column | None:
+    return next(iter(to_columns([("", kind.simpleString())])), None)
 
 
 def write_type(kind: DataType, leaf: Callable[[DataType], str]) -> str:

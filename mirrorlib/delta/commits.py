@@ -98,7 +98,7 @@ class Commits:
         """Return when each version from `first` on was committed; as Delta has it, each later than the one before."""
         tells = self.metadata.properties.get("delta.enableInCommitTimestamps") == "true"
         versions = range(self.first, self.newest + 1)
-        stated = ((one, self._glance(one).stated_at if tells else None) for one in versions)
+        stated = ((one, self.glance(one).stated_at if tells else None) for one in versions)
         return list(_rising(at or _whole_milliseconds(self.written_at(one)) for one, at in stated))
 
     def committed_at(self, version: int) -> datetime:
@@ -149,10 +149,10 @@ class Commits:
 
     def provenance(self, version: int) -> Commit:
         """Say who made a version, and how; raises as `read` does."""
-        return self._glance(version).provenance
+        return self.glance(version).provenance
 
-    def _glance(self, version: int) -> FeedCommit:
-        """Read what a version says of the table as a whole; of a big one nothing else."""
+    def glance(self, version: int) -> FeedCommit:
+        """Read what a version says of the table as a whole; of a big one nothing else; raises as `read` does."""
         found = self._read_commits.get(version) or self._glimpses.get(version)
         return found or self._read(version, *_OF_TABLE)
 
@@ -190,21 +190,16 @@ class Commits:
 
     def _stated_metadata(self, version: int) -> Metadata | None:
         """Find what a version itself says of the metadata, or the checkpoint of it."""
-        found = self._glance(version).metadata if self.has(version) else None
+        found = self.glance(version).metadata if self.has(version) else None
         if found is None and version in self._files.checkpoints:
             return read_metadata(self._of_checkpoint(version, "metaData"))
         return found
-
-    def rewritten_as(self, version: int) -> Metadata | None:
-        """Return the metadata of a version that rewrites; None of any other."""
-        commit = self._glance(version)
-        return commit.metadata if commit.rewrites else None
 
     @cached_property
     def features(self) -> frozenset[str] | None:
         """Name what the newest version demands of readers to know; None where the log does not tell any more."""
         for version in range(self.newest, -1, -1):
-            found = self._glance(version).features if self.has(version) else None
+            found = self.glance(version).features if self.has(version) else None
             if found is None and version in self._files.checkpoints:
                 found = read_features(self._of_checkpoint(version, "protocol"))
             if found is not None:
@@ -215,7 +210,7 @@ class Commits:
         """Say up to when files were written that a VACUUM of a version, or of one after it, may have taken."""
         known = self.newest + 1 - len(self._horizons)
         for number in range(known - 1, version - 1, -1):
-            kept = self._glance(number).vacuums
+            kept = self.glance(number).vacuums
             end = _BEGINNING if kept is None else self.written_at(number) - kept
             self._horizons[number] = max(end, self._horizons.get(number + 1, _BEGINNING))
         return self._horizons[version]

@@ -19,7 +19,7 @@ from mirrorlib.commit.difference import NET, NEW
 from mirrorlib.commit.last_commit import LastCommit, read_last_commit
 from mirrorlib.commit.mark import Mark, overwrite_columns, overwrite_rows, resume_feed
 from mirrorlib.commit.merge import commit_staged
-from mirrorlib.commit.stage import ADD, CHANGE, DROP, OP, stage_frame, staging
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, FRESH, OP, SET, stage_frame, staging
 from mirrorlib.delta.columns import is_same, sized_column
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mirrorlib.derived.frames import Transform
 
 OWNER = "mirrorlib.derived"  # the name of the derived table that a table is
+_OURS = frozenset({FRESH, NET, NEW, OP, SET})  # columns of what is staged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,7 @@ def check_columns(place: TablePlace, rows: DataFrame) -> None:
         msg = ""
         if field.name == again:
             msg = "two columns of the result have the same name"
-        elif fold_name(field.name) in FEED_COLUMNS or field.name in {OP, NET, NEW}:
+        elif fold_name(field.name) in FEED_COLUMNS or field.name in _OURS:
             msg = "the column's name is reserved"
         elif not is_free_of(field.dataType, {"void"}):
             msg = "the column has no type"
@@ -153,13 +154,7 @@ def write_difference(
     with staging(job.session, state, place) as stage:
         staged = stage_frame(stage, "differences", untag(changes), by, (DROP, CHANGE, ADD))
         counts = {op: rows for op, rows in staged.frame.groupBy(OP).count().collect()}  # noqa: C416
-        commit_staged(
-            job.session,
-            job.place.ref,
-            replace(staged, ops=frozenset(counts)),
-            tuple(sized_column(name, changes.schema[name].dataType) for name in names),
-            mark,
-            table_bytes=found.bytes,
-        )
+        staged = replace(staged, ops=frozenset(counts))
+        commit_staged(job.session, job.place.ref, staged, mark, table_bytes=found.bytes)
     changed = counts.get(CHANGE, 0)
     return counts.get(ADD, 0) + changed, counts.get(DROP, 0) + changed

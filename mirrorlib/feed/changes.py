@@ -13,7 +13,6 @@ from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.errors import printable
-from mirrorlib.feed import net
 from mirrorlib.identifiers import quote
 from mirrorlib.tabular import Cell, Part, Tabular
 
@@ -89,6 +88,8 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
+    from mirrorlib.feed import net
+
     columns = net.columns_of(frame)
     place = net.Helpers(columns).place
     images = Window.partitionBy(net.VERSION, *map(quote, keys), net.KIND)
@@ -107,6 +108,7 @@ def _pair(
     rows: Iterable[Row], types: Mapping[str, DataType], keys: Sequence[str], place: str
 ) -> Iterator[Change]:
     """Make changes of rows in order: the n-th image before of a key belongs to its n-th image after."""
+    from mirrorlib.feed import net
 
     def group(row: Row) -> tuple[object, ...]:
         return (row[net.VERSION], *(_plain(row[key], types[key]) for key in keys), row[place])

@@ -18,7 +18,6 @@ from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import FEED, FEED_DAYS, feed_properties, set_properties
 from mirrorlib.delta.sessions import set_conf
 from mirrorlib.errors import FeedError
-from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.proof import duration_of, retention_of
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.store import PathOrUrl
@@ -139,6 +138,8 @@ def _is_met(commits: Commits, name: str, value: str, *, asked: bool) -> bool:
 
 def _check_names(name: str, sql: str, columns: Sequence[str]) -> None:
     """Refuse columns whose names the feed has for itself, and say how to free them: by names that no other one has."""
+    from mirrorlib.feed.net import FEED_COLUMNS  # Spark comes with it
+
     taken = [column for column in columns if fold_name(column) in FEED_COLUMNS]
     if not taken:
         return

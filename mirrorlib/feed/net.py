@@ -10,16 +10,15 @@ for a key that is deleted and inserted again; an update that changes nothing lea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType
 
 from mirrorlib.commit.stage import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.errors import FeedError
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.nested import is_free_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, WindowSpec
-    from pyspark.sql.types import DataType
 
 KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 FEED_COLUMNS = (KIND, VERSION, TIME)
@@ -49,8 +48,6 @@ def columns_of(frame: DataFrame) -> list[str]:
 
 def place_of_kind() -> Column:
     """Return the place in `ORDER` of what a row tells."""
-    from pyspark.sql import functions as f
-
     return f.create_map(*[f.lit(value) for pair in ORDER.items() for value in pair])[f.col(KIND)]
 
 
@@ -59,8 +56,6 @@ def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
 
     Without keys nothing can be told to be an update. Raises `FeedError` for a column that cannot be compared.
     """
-    from pyspark.sql import functions as f
-
     columns = columns_of(frame)
     helpers = Helpers(columns)
     refuse_incomparable(frame, columns, table, "so net changes cannot be told")
@@ -76,8 +71,6 @@ def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
 
 def count_changes(rows: DataFrame, by: Sequence[str], net: str, *others: Column) -> DataFrame:
     """Count in *net* how often equal rows of a feed come, below 0 how often they go; what cancels out is left out."""
-    from pyspark.sql import functions as f
-
     counted = rows.groupBy(*map(quote, by)).agg(f.sum(sign()).alias(net), *others)
     return counted.where(f.col(net) != 0)
 
@@ -90,9 +83,6 @@ def _fold_keys(
     Both windows go by one sort, in which a hash spares the comparison of most rows: it is by far the
     dearest part. The second asks for what the first has found, else Spark would sort for it beforehand.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     sign, others = f.col(helpers.sign), [name for name in columns if name not in keys]
     # Those that go come first.
     alike = Window.partitionBy(*map(quote, [*keys, helpers.bits, *others])).orderBy(helpers.sign)
@@ -120,9 +110,6 @@ def _fold_keys(
 
 def _paired(key: WindowSpec, counts: Column, helpers: Helpers) -> dict[str, Column]:
     """Number a key's removals and its additions, of the rows that count, and say how many pairs they make."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     sign = f.col(helpers.sign)
     upto = key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     adds, removes = (f.when(counts & (sign == side), 1).otherwise(0) for side in (1, -1))
@@ -132,8 +119,6 @@ def _paired(key: WindowSpec, counts: Column, helpers: Helpers) -> dict[str, Colu
 
 
 def _over_all(window: WindowSpec) -> WindowSpec:
-    from pyspark.sql import Window
-
     return window.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
 
 
@@ -143,9 +128,6 @@ def last_states(frame: DataFrame, keys: Sequence[str], upto: int = -1) -> DataFr
     Of what went, the key alone. `FRESH` says that the first thing to happen to the key was that it came, in a
     version after *upto*, which the target has. A row of a key that comes while one is there is `WRONG`.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     columns = columns_of(frame)
     helpers = Helpers(columns)
     change = f.col(helpers.sign)
@@ -171,9 +153,6 @@ def last_states(frame: DataFrame, keys: Sequence[str], upto: int = -1) -> DataFr
 
 def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Tell deletes and inserts of one key in one commit as what they are: updates; keys can be compared."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     columns = columns_of(frame)
     helpers = Helpers(columns)
     images = frame.where(f.col(KIND).isin(PRE, POST))
@@ -188,8 +167,6 @@ def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 def _named(rows: DataFrame, columns: Sequence[str], helpers: Helpers) -> DataFrame:
     """Name changes: an update's two images where both have the same place, and a delete or an insert where not."""
-    from pyspark.sql import functions as f
-
     added = f.col(helpers.sign) > 0
     paired = f.col(helpers.place) <= f.col(helpers.pairs)
     image, alone = f.when(added, POST).otherwise(PRE), f.when(added, INSERT).otherwise(DELETE)
@@ -199,8 +176,6 @@ def _named(rows: DataFrame, columns: Sequence[str], helpers: Helpers) -> DataFra
 
 def orderable(rows: DataFrame, columns: Sequence[str]) -> list[Column]:
     """Give columns as values that can be hashed and put in order: maps and variants as what they look like."""
-    from pyspark.sql import functions as f
-
     return [
         f.col(quote(name))
         if is_comparable(rows.schema[name].dataType)
@@ -216,8 +191,6 @@ def is_comparable(kind: DataType) -> bool:
 
 def sign() -> Column:
     """Return 1 for a row that comes, -1 for one that goes."""
-    from pyspark.sql import functions as f
-
     return f.when(f.col(KIND).isin(INSERT, POST), 1).otherwise(-1)
 
 

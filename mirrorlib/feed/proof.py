@@ -111,13 +111,6 @@ def _lacks_file(commits: Commits, commit: FeedCommit, until: datetime | None) ->
     return not all(map(commits.holds, commit.files))
 
 
-def check_kept(commits: Commits, versions: Sequence[int]) -> None:
-    """Raise `FeedExpiredError` unless versions have a file of their own in the log, whatever those around them have."""
-    for version in versions:
-        if not commits.has(version):
-            raise expired(commits, f"the log no longer holds version {version}", version)
-
-
 def prove_files(commits: Commits, versions: Sequence[int], until: datetime | None = None) -> None:
     """Raise `FeedExpiredError` if a file of changes is gone, of those versions that were written up to a moment."""
     for version in reversed(versions):

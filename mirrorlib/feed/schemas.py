@@ -200,10 +200,11 @@ def renewed_columns(commits: Commits, version: int) -> dict[str, str]:
         if PAUSED not in commits.metadata_at(max(version, 0)).properties:
             return renewed
         for number in range(version, commits.first, -1):
-            became = commits.rewritten_as(number)
-            if became is None:
+            commit = commits.glance(number)
+            if commit.metadata is None or not commit.rewrites:
                 continue
-            now = {fold_name(name): physical for name, physical in physical_names(became).items()}
+            became = physical_names(commit.metadata).items()
+            now = {fold_name(name): physical for name, physical in became}
             for name, old in physical_names(commits.metadata_at(number - 1)).items():
                 new = now.get(fold_name(name), old)
                 if new != old:

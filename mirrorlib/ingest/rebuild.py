@@ -226,7 +226,7 @@ def undo_rebuild(
             facts = {"life": life.uuid, "batch": None, "outcome": _UNDONE, "mirrorlib": VERSION}
             claim = claim_table(session, ref, log, store, newest, f"mirrorlib:apply:{name}")
             mark = Mark(app_id=f"{life.app_id}:undo", version=1, facts=facts, claim=claim)
-            commit_staged(session, ref, staged, found.columns, mark, table_bytes=found.bytes)
+            commit_staged(session, ref, staged, mark, table_bytes=found.bytes)
     reason = "Its rebuild was undone."
     text = "%(table)s: %(reason)s"
     emit("reset", text, table=name.shown, kind="undo", reason=reason, zone=life.zone)

@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.stage import count_doubles
 from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import find_table, read_table, refer
@@ -211,6 +210,8 @@ def _find_mirror(
     keys: tuple[str, ...],
 ) -> str:
     """See that the table can carry the keys; say what is to be known of its rows, "" for nothing."""
+    from mirrorlib.commit.stage import count_doubles  # Spark comes with it
+
     ref = refer(places, name)
     found = find_table(spark, ref)
     if found is None:

@@ -12,7 +12,7 @@ import pytest
 from delivery.test_zone_sink import change_files
 from mirrorlib.delivery.consumers import rewind_consumer
 from mirrorlib.delivery.run import export_tables
-from mirrorlib.delivery.sinks.renamed import check_physical
+from mirrorlib.delivery.sink import check_physical
 from mirrorlib.delta.actions import Metadata
 from mirrorlib.delta.columns import widens
 from mirrorlib.errors import SchemaError

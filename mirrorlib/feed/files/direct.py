@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from io import BytesIO
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -24,17 +24,15 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructType
 
 from mirrorlib.delta.actions import ChangeFile
+from mirrorlib.delta.address import FeedTable
 from mirrorlib.delta.columns import Column, Columns, to_columns
 from mirrorlib.delta.sessions import ARROW_FRAMES, PATTERN, file_reader, is_remote, spark_generation
 from mirrorlib.feed.net import INSERT, KIND, TIME, VERSION
+from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import find_name, fold_name, quote
 from mirrorlib.landing.footer import WRITER, old_calendar
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
-
-if TYPE_CHECKING:
-    from mirrorlib.delta.address import FeedTable
-    from mirrorlib.feed.window import Window
 
 _LOG = logging.getLogger(__name__)
 Fact = tuple[str | None, int, datetime]

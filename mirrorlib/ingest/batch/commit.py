@@ -183,7 +183,6 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
                     work.spark,
                     work.ref,
                     staged,
-                    columns,
                     mark,
                     table_bytes=attempt.table_bytes,
                     quiet=plan.policies.quiet,

@@ -14,9 +14,8 @@ from dataclasses import replace
 from pyspark.sql import types as t
 
 from mirrorlib.commit.mark import Mark, append_rows, overwrite_columns
-from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sink import Delivery, check_physical, check_renamed
 from mirrorlib.delivery.sinks.delta.work import WindowWork
-from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.delta.columns import Columns, extends, holds, is_same, widens
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
 from mirrorlib.delta.log import REWRITE

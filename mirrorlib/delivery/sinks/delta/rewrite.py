@@ -162,10 +162,7 @@ def _as_copied(work: WindowWork, folded: pa.Table, columns: Columns) -> pa.Table
     values = {}
     for column in columns:
         found = given.get(fold_name(column.name), pa.nulls(len(puts), column.type))
-        both = pa.types.is_timestamp(found.type) and pa.types.is_timestamp(column.type)
-        # Moments may differ by the zone alone that they are shown in.
-        alike = both and found.type.unit == column.type.unit and found.type.tz and column.type.tz
-        if found.type != column.type and not alike:
+        if found.type != column.type:
             return None
-        values[column.name] = found.cast(column.type)
+        values[column.name] = found
     return pa.table(values)

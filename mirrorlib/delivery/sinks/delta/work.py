@@ -23,7 +23,6 @@ from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.stage import ADD, DROP, FRESH, OP, WRONG, Stage, Staged, stage_frame
 from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
-from mirrorlib.delta.columns import sized_column
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import ForeignWriteError, SchemaError
@@ -144,7 +143,6 @@ class WindowWork(Delivery):
 
     def merge_rows(self, staged: Staged) -> None:
         """Commit staged rows. `ADD` rows match nothing; where it is `known`, a match of a `FRESH` row fails all."""
-        fields = [one for one in staged.frame.schema.fields if one.name not in {OP, FRESH}]
         key, refused = quote(staged.keys[0]), ""
         if self.known and FRESH in staged.frame.columns:
             # It asks for the target's row, else Spark would look at the source's alone.
@@ -156,7 +154,6 @@ class WindowWork(Delivery):
                 self.spark,
                 self.ref,
                 staged,
-                tuple(sized_column(field.name, field.dataType) for field in fields),
                 self.mark(),
                 table_bytes=self.found.bytes,
                 dropped=self.dropped,

@@ -18,21 +18,20 @@ A type that has no place in the format is refused by the column's name.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType
 
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
+from mirrorlib.delta.columns import write_type
 from mirrorlib.delta.sessions import configured
-from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import VERSION, place_of_kind
 from mirrorlib.identifiers import quote
-from mirrorlib.nested import map_keys_in, name_of, types_in
+from mirrorlib.nested import is_free_of, name_of
 from mirrorlib.store import Store, StoredFile, contents
 
 FileFormat: TypeAlias = Literal["parquet", "jsonl", "csv"]
@@ -74,29 +73,6 @@ _WRITERS: Mapping[FileFormat, tuple[str, Mapping[str, str]]] = {
     "jsonl": ("json", _TEXT),
     "csv": ("csv", _CSV),
 }
-_PLAIN = frozenset({
-    "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string",
-    "char", "varchar", "binary", "date", "timestamp", "timestamp_ntz",
-})  # fmt: skip
-_KEYS_IN_JSON = frozenset({"string", "byte", "short", "integer", "long"})
-
-
-def check_types(frame: DataFrame, table: str, place: str) -> None:
-    """See that every column is of a type that has a place where it is to go.
-
-    That is "parquet" or "jsonl", which take nested values, or else what takes none, as errors call it.
-    """
-    taken = _PLAIN | ({"struct", "array", "map"} if place in {"parquet", "jsonl"} else set())
-    for field in frame.schema.fields:
-        odd = [one.simpleString() for one in types_in(field.dataType) if name_of(one) not in taken]
-        if place == "jsonl":
-            # Spark writes a map's keys as it holds them: a date would be a count of days.
-            keys = [key for key in map_keys_in(field.dataType) if name_of(key) not in _KEYS_IN_JSON]
-            odd = [*(f"a map by {key.simpleString()}" for key in keys), *odd]
-        if odd:
-            msg = f"this type has no place in {place}"
-            step = "Make the column text, or export to another kind of receiver."
-            raise SchemaError(msg, table=table, column=field.name, found=odd[0], next_step=step)
 
 
 def write_parts(
@@ -127,11 +103,10 @@ def _shaped(frame: DataFrame, file_format: FileFormat) -> DataFrame:
     if file_format == "parquet":
         return frame
     columns = []
-    wanted = StructType.fromJson(json.loads(frame.schema.json(), object_hook=_without_decimals))
-    for field, kind in zip(frame.schema.fields, wanted.fields, strict=True):
+    for field in frame.schema.fields:
         column = f.col(quote(field.name))
-        if kind.dataType != field.dataType:
-            column = column.cast(kind.dataType)
+        if not is_free_of(field.dataType, {"decimal"}):
+            column = column.cast(write_type(field.dataType, _type_in_text))
         elif file_format == "csv" and field.dataType.typeName() == "binary":
             # Some versions of Spark break the line.
             column = f.translate(f.base64(column), "\r\n", "")
@@ -139,10 +114,5 @@ def _shaped(frame: DataFrame, file_format: FileFormat) -> DataFrame:
     return frame.select(*columns)
 
 
-def _without_decimals(told: dict[str, Any]) -> dict[str, Any]:
-    """Put text in the place of a decimal in what Spark's JSON tells of a field, an array or a map."""
-    kinds = ("type", "elementType", "valueType")
-    return {
-        name: "string" if name in kinds and str(value).startswith("decimal(") else value
-        for name, value in told.items()
-    }
+def _type_in_text(leaf: DataType) -> str:
+    return "string" if name_of(leaf) == "decimal" else leaf.simpleString()

@@ -26,8 +26,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sinks.exact_text import check_types
 from mirrorlib.delivery.sinks.files.manifest import File, ManifestEntry, Receiver
-from mirrorlib.delivery.sinks.files.parts import FileFormat, check_types, write_parts
+from mirrorlib.delivery.sinks.files.parts import FileFormat, write_parts
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.events import pick
 from mirrorlib.journal.entries import new_attempt, now

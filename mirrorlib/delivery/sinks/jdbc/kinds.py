@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql.types import DataType
 
 from mirrorlib.delta.columns import write_type
 from mirrorlib.nested import map_keys_in
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
 
 JSON = "json"
 _DIGITS = {"smallint": 5, "int": 10, "bigint": 19}

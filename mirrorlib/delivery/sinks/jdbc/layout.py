@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from mirrorlib.delivery.sink import Delivery, comes_after
+from mirrorlib.delivery.sink import Delivery, check_physical, check_renamed, comes_after
 from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record, Session
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
-from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import (
     FeedError,
     JournalError,
@@ -47,8 +46,6 @@ class TableLayout:
 
     held: Held
     columns: tuple[DatabaseColumn, ...]  # its columns that the source has, in the source's order
-    add: tuple[DatabaseColumn, ...]  # columns that it lacks
-    widen: tuple[DatabaseColumn, ...]  # columns that need a wider type
     # Columns that come again after the source had dropped them.
     clear: tuple[DatabaseColumn, ...] = ()
     # A row that is new to the source must be new to the table: no window comes twice.
@@ -121,30 +118,23 @@ def _fitted(
     """Fit the source's columns to the table's: spelled as there, of the wider of both types."""
     types = dict(held.columns or ())
     spelled = {name.lower(): name for name in types} | {name: name for name in types}
-    fitted, add, widen = [], [], []
+    fitted = []
     for column in columns:
         name = spelled.get(column.name) or spelled.get(column.name.lower()) or column.name
         found = replace(column, name=name)
-        if name not in types:
-            add.append(found)
-        else:
-            kind = session.types.kind(types[name])
-            if kind is not None and widens(found.kind, kind):
-                found = replace(found, kind=kind)  # an older schema of a stream that was rewound
-            elif kind is not None and widens(kind, found.kind):
-                widen.append(found)
-            elif kind != found.kind:
-                wanted = session.types.of(column.kind)
-                msg = f"the column's type in the database is not {wanted}, nor one that can be widened to it"
-                table, there = delivery.stream.table, types[name]
-                raise SchemaError(msg, table=table, column=name, found=there, next_step=_DROP)
+        kind = session.types.kind(types[name]) if name in types else found.kind
+        if kind is not None and widens(found.kind, kind):
+            found = replace(found, kind=kind)  # an older schema of a stream that was rewound
+        elif kind is None or not (kind == found.kind or widens(kind, found.kind)):
+            wanted = session.types.of(column.kind)
+            msg = f"the column's type in the database is not {wanted}, nor one that can be widened to it"
+            table, there = delivery.stream.table, types[name]
+            raise SchemaError(msg, table=table, column=name, found=there, next_step=_DROP)
         fitted.append(found)
     stream, plan = delivery.stream, delivery.plan
     return TableLayout(
         held=held,
         columns=tuple(fitted),
-        add=tuple(add),
-        widen=tuple(widen),
         record=Record(
             source_table=stream.table,
             consumer=stream.consumer,
@@ -167,6 +157,7 @@ def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayo
     A table without keys takes only what it has not: nothing tells a row that comes again from an equal one.
     """
     stream, plan, record = delivery.stream, delivery.plan, shape.record
+    there = dict(shape.held.columns or ())
     new = [column for column in shape.columns if column.name not in old.columns]
     check_renamed(old.columns, record.columns, stream.table, _BEGIN_ANEW)
     strict = old.stream == stream.uuid and plan.after >= old.delta_version
@@ -175,7 +166,7 @@ def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayo
     known = old if passed else record
     return replace(
         shape,
-        clear=() if passed else tuple(column for column in new if column not in shape.add),
+        clear=() if passed else tuple(column for column in new if column.name in there),
         strict=strict,
         exact=strict and stream.start_at is None,
         after=old.delta_version if late else None,

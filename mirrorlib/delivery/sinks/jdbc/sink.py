@@ -173,15 +173,16 @@ def _check_keys(session: Session, shape: TableLayout, keys: Mapping[str, str], t
 
 
 def _grow(session: Session, shape: TableLayout) -> None:
-    place = shape.held.place
+    place, kinds = shape.held.place, shape.kinds
+    types = {name: session.types.of(kind) for name, kind in kinds.items()}
     if shape.held.columns is None:
-        types = {name: session.types.of(kind) for name, kind in shape.kinds.items()}
         session.run(create(f"TABLE {place.sql}", types, shape.record.keys))
         return
-    for column in shape.add:
-        definition = f"{quote(column.name)} {session.types.of(column.kind)}"
-        session.run(f"ALTER TABLE {place.sql} ADD COLUMN {definition}")
-    if shape.widen:
-        session.widen(place, {column.name: column.kind for column in shape.widen})
+    there = dict(shape.held.columns)
+    for name in [name for name in types if name not in there]:
+        session.run(f"ALTER TABLE {place.sql} ADD COLUMN {quote(name)} {types[name]}")
+    wider = {name: kinds[name] for name in types if there.get(name, types[name]) != types[name]}
+    if wider:
+        session.widen(place, wider)
     for column in shape.clear:
         session.run(f"UPDATE {place.sql} SET {quote(column.name)} = NULL")  # noqa: S608  # quoted

@@ -23,22 +23,17 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
-from mirrorlib.errors import SchemaError
+from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, check_types, decimal_text
 from mirrorlib.feed.net import ORDER, POST, TIME, VERSION, columns_of, place_of_kind
 from mirrorlib.identifiers import quote
 from mirrorlib.names import parse_name
-from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
+from mirrorlib.nested import is_free_of, map_keys_in
 
 Op = Literal["c", "u", "d", "r", "t"]
 _Change: TypeAlias = tuple[Op, str | None, str | None, Row]
 _Teller: TypeAlias = Callable[[Op, str | None, str | None, int, int], bytes]
 _HELD = 10_000  # rows of one key that one commit has taken away
 _KEY, _ROW, _PLACE, _MOMENT = "_mirror_key", "_mirror_row", "_mirror_place", "_mirror_moment"
-_TYPE_NAMES = {
-    "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "char", "varchar",
-    "date", "timestamp", "timestamp_ntz", "variant", "void", "struct", "array", "map",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,25 +133,16 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
 
     Without *keys* the key is NULL; *ordered* is by commit, key and kind, which the rows of a snapshot do not need.
     """
-    columns = columns_of(frame)
-    for name in columns:
-        kinds = types_in(frame.schema[name].dataType)
-        odd = next((one for one in kinds if name_of(one) not in _TYPE_NAMES), None)
-        if odd is not None:
-            msg = "a column of this type cannot be told in JSON"
-            step = "Change its type, or export the table to a receiver that takes it."
-            found = odd.simpleString()
-            raise SchemaError(msg, table=table, column=name, found=found, next_step=step)
-    key = f.lit(None).cast("string")
-    if keys:
-        parts = [_key(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in keys]
-        key = f.to_json(f.struct(*parts), JSON_OPTIONS)
-    row = f.struct(
-        *[_json_value(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in columns]
-    )
+    check_types(frame, table, "Kafka")
+
+    def told(names: Sequence[str], tell: Callable[[Column, t.DataType], Column]) -> Column:
+        values = [tell(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in names]
+        return f.to_json(f.struct(*values), JSON_OPTIONS)
+
+    key = told(keys, _key) if keys else f.lit(None).cast("string")
     records = frame.select(
         key.alias(_KEY),
-        f.to_json(row, JSON_OPTIONS).alias(_ROW),
+        told(columns_of(frame), _json_value).alias(_ROW),
         place_of_kind().alias(_PLACE),
         f.col(VERSION),
         f.unix_millis(f.col(TIME)).alias(_MOMENT),

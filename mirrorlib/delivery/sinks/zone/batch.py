@@ -11,8 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from mirrorlib.delivery.sink import Delivery, comes_after
-from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
+from mirrorlib.delivery.sink import Delivery, check_physical, check_renamed, comes_after
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name

@@ -26,7 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.files.parts import check_types, write_parts
+from mirrorlib.delivery.sinks.exact_text import check_types
+from mirrorlib.delivery.sinks.files.parts import write_parts
 from mirrorlib.delivery.sinks.zone.batch import ANEW
 from mirrorlib.errors import MarkerError, SchemaError, StoreError
 from mirrorlib.feed import net
