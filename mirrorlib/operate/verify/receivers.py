@@ -41,7 +41,7 @@ from mirrorlib.operate.verify.applied_files import list_places, open_in
 from mirrorlib.operate.verify.compare import SIDE, as_found, wanted_rows
 from mirrorlib.operate.verify.database import read_database
 from mirrorlib.operate.verify.received import Received, check_copy, other_copy
-from mirrorlib.operate.verify.replay import read_files
+from mirrorlib.operate.verify.tables import read_files
 from mirrorlib.store import contents, open_store
 
 _EMPTY = "\x01\x02"  # stands for empty text, which Spark's reader of CSV takes for NULL
