@@ -16,7 +16,7 @@ from itertools import groupby
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from mirrorlib.commit.stage import SET, Stage, staging
+from mirrorlib.commit.stage import Stage, staging
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import Columns, find_column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
@@ -37,7 +37,7 @@ from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.verify.applied_files import list_batches, open_files
-from mirrorlib.operate.verify.compare import Sides, all_set, as_found, unite
+from mirrorlib.operate.verify.compare import Sides, as_found, unite
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
@@ -189,7 +189,7 @@ def read_files(
     """Read all rows in a table's *columns*: those of *start* and of the plain inserts that it began with, and the rest.
 
     The rest, which comes with how many it is, has what `replay_rows` needs: `MARKER`, `ORDER` over all files and, where
-    updates are partial, `SET`.
+    updates of some files are partial, `SET`.
     """
     first = next((place for place, one in enumerate(opened) if _folds(one)), len(opened))
     names = [quote(column.name) for column in columns]
@@ -212,10 +212,8 @@ def read_files(
             begun.append(rows.select(*names))
         else:
             rest.append(rows.withColumn(ORDER, f.col(ORDER) + seen * ROWS_PER_FILE))
-    if any(SET in one.columns for one in rest):
-        everything = all_set(columns)
-        rest = [one if SET in one.columns else one.withColumn(SET, everything) for one in rest]
-    return unite(begun), unite(rest), sum(one.schema.rows for one in opened[first:])
+    united = [unite(some) if some else None for some in (begun, rest)]
+    return united[0], united[1], sum(one.schema.rows for one in opened[first:])
 
 
 def _folds(landed: Landed) -> bool:
