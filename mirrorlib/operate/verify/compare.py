@@ -196,7 +196,8 @@ class Sides:
         What markers come to is told by the keys' hashes: two keys of one hash would pass for a difference.
         """
         if self.rows is None or SET in self.rows.columns or self.conditional:
-            return self._hashed(self._wanted())  # the values of a row may come from several
+            # The values of a row may come from several, all of one key.
+            return self._hashed(self._wanted(self._is_sampled()))
         rows = self._hashed(self.rows).withColumn(_TOUCHED, self._key())
         if self.begun is not None:
             begun = self._hashed(self.begun)
@@ -208,12 +209,9 @@ class Sides:
             rows = unite([rows, _as_inserts(begun)])
         return replay_rows(rows, [_TOUCHED], (_BUCKET, _WANTED, *_HALVES))
 
-    def _wanted(self, only: Column | None = None) -> DataFrame:
-        """Give the rows that have to be there, all or those of some keys *only*."""
-        begun, rows = self.begun, self.rows
-        if only is not None:
-            begun = begun and begun.where(only)
-            rows = rows and rows.where(only)
+    def _wanted(self, only: Column) -> DataFrame:
+        """Give the rows that have to be there, those of some keys *only*."""
+        begun, rows = (one and one.where(only) for one in (self.begun, self.rows))
         return wanted_rows(begun, rows, self.keys, self.columns, self.conditional)
 
     def _hashed(self, rows: DataFrame) -> DataFrame:
