@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import NoReturn, TypeAlias, get_args, get_type_hints
 
-from mirrorlib.ingest.options import Options, read_interval
-from mirrorlib.landing.metadata.declared import is_partial
+from mirrorlib.ingest.options import Options
 from mirrorlib.names import named_twice
 
 Arguments: TypeAlias = Mapping[str, str]  # what each means, by how it is spelled
@@ -143,19 +142,6 @@ def _heap(text: str) -> str:
     return text
 
 
-def _partial(text: str) -> str:
-    if text != "never" and not is_partial(text):
-        refuse(text, "none of absent, nulls, listed:COLUMN, never")
-    return text
-
-
-def _interval(text: str) -> float:
-    try:
-        return read_interval(text)
-    except ValueError as exc:
-        raise argparse.ArgumentTypeError(str(exc)) from exc
-
-
 def refuse(text: str, what: str) -> NoReturn:
     """Say what is wrong with a value."""
     msg = f"{text!r} is {what}"
@@ -166,13 +152,11 @@ def refuse(text: str, what: str) -> NoReturn:
 READERS: Mapping[str, Reader] = {
     "A,B": names,
     "DAYS": positive,
-    "INTERVAL": _interval,
     "MINUTES": positive,
     "N": positive,
     "SECONDS": lambda text: _number(text, sys.float_info.max, "number of seconds"),
     "SHARE": lambda text: _number(text, 1, "share from 0 to 1"),
     "SIZE": _heap,
-    "WHAT": _partial,
     "snapshot|now|N": start,
     "max_bytes": size,
     "rewrite_limit": size,

@@ -48,7 +48,7 @@ def frame_rows(source: SourceTable, plan: WindowPlan, rows: DataFrame) -> Framed
     tags = read_tags(frame.schema)
     columns: tuple[str, ...] = ()
     if tags:
-        marker, keys = f"{MARKER}{tags[0].declared.id}", tags[0].declared.keys
+        marker, keys = f"{MARKER}{tags[0].id}", tags[0].keys
         columns = () if keys.lost else keys.partition
     else:
         marker = f"mirrorlib_source_{uuid.uuid4().hex[:12]}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.errors import KeysError, KeysLostError
+from mirrorlib.events import pick
 from mirrorlib.keys.allowed import check_keys
 from mirrorlib.keys.tracing.rules import Order
 from mirrorlib.keys.tracing.trace import Trace, trace_keys
@@ -69,13 +70,8 @@ def explain_keys(df: DataFrame) -> KeysReport:
             lost = f"column {_listed(loss.columns)}"
         steps.append(KeysStep(operator=loss.label, lost=lost, why=loss.why))
     return KeysReport(
-        keys=trace.keys,
-        declared=trace.declared.keys if trace.declared else None,
-        origin=trace.declared.origin if trace.declared else "",
+        **pick(trace, "keys", "declared", "origin", "order", "weakest_link", "unclear"),
         steps=tuple(steps),
-        order=trace.order,
-        weakest_link=trace.weakest,
-        unclear=trace.unclear,
         remedy=_remedy(trace, df.schema),
     )
 
@@ -181,9 +177,9 @@ def _remedy(trace: Trace, schema: StructType) -> str:
             "Declare them with key_by, behind the last step that loses them; "
             "a column that is gone has to be kept in that step."
         )
-    keys, origin = trace.declared.keys, trace.declared.origin
+    keys = trace.declared
     before = (
-        f"Keep {_listed(keys.lost)} up to {origin}: "
+        f"Keep {_listed(keys.lost)} up to {trace.origin}: "
         "explain_keys of what goes into it says which step loses that."
     )
     said = [before] if keys.lost else []

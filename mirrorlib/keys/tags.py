@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorlib.errors import KeysError
@@ -31,22 +32,18 @@ Origin = Literal["key_by", "union_keyed", "propagate", "current_view", "read_tab
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """Keys by the names that the columns had, and the function that declared them; *id* is of no other declaration."""
-
-    id: str
-    origin: Origin
-    keys: Keys
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tagged:
-    """A column that may be one of the keys, the name and the type (as Spark prints it) with which it was declared."""
+    """A column that may be one of the keys, the name and the type (as Spark prints it) with which it was declared.
+
+    And what declared it: an *id* of no other declaration, the function, and all *keys* by the names of their columns.
+    """
 
     name: str
     was: str
     kind: str
-    declared: Declared
+    id: str
+    origin: Origin
+    keys: Keys
 
 
 def tag_columns(df: DataFrame, keys: Keys, origin: Origin) -> DataFrame:
@@ -74,9 +71,9 @@ def read_tags(schema: StructType) -> list[Tagged]:
         tag: Any = field.metadata.get(TAG)
         if isinstance(tag, dict):
             with contextlib.suppress(KeyError, KeysError):  # another version's tag on disk is none
-                keys, kind = Keys.from_json(tag["keys"]), str(tag["type"])
-                declared = Declared(id=tag["id"], origin=tag["origin"], keys=keys)
-                found.append(Tagged(name=field.name, was=tag["name"], kind=kind, declared=declared))
+                tagged = partial(Tagged, name=field.name, was=tag["name"], kind=str(tag["type"]))
+                keys = Keys.from_json(tag["keys"])
+                found.append(tagged(id=tag["id"], origin=tag["origin"], keys=keys))
     return found
 
 

@@ -45,7 +45,7 @@ def framed(spark: SparkSession, columns: str, *keys: str) -> Framed:
 def framed_rows(rows: DataFrame, *keys: str) -> Framed:
     """Give rows as a source with a key, each value of which occurs once."""
     frame = tag_columns(rows, Keys(partition=keys, primary=keys, unique=True), "read_table")
-    found = read_tags(frame.schema)[0].declared.id
+    found = read_tags(frame.schema)[0].id
     place = SimpleNamespace(shown=rows.columns[0])
     return Framed(
         source=cast("SourceTable", SimpleNamespace(place=place, name="")),

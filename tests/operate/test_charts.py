@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from mirrorlib.operate.ledger import Applied
-from mirrorlib.operate.page.charts import SLICES, Chart, cut, draw, lay_out, rows_over_time
+from mirrorlib.operate.page.render import SLICES, Chart, cut, draw, lay_out, rows_over_time
 from mirrorlib.tabular import duration
 from pages import NOW, batch, edge
 

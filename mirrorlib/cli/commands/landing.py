@@ -35,18 +35,12 @@ class PublishReport(Report):
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one line a change file."""
-        return [
-            (
-                self.table,
-                file.file,
-                f"{file.rows:,}",
-                *(f"{file.markers.get(name, 0):,}" for name in _COUNTED),
-                f"{file.size:,}",
-                "was there already" if file.repeated else "",
-            )
-            for done in self.published
-            for file in done.files
-        ]
+        found = list[tuple[str, ...]]()
+        for file in (file for done in self.published for file in done.files):
+            counts = (file.rows, *(file.markers.get(name, 0) for name in _COUNTED), file.size)
+            again = "was there already" if file.repeated else ""
+            found.append((self.table, file.file, *map("{:,}".format, counts), again))
+        return found
 
     def notes(self) -> list[str]:
         """Return what is worth knowing, and the error."""

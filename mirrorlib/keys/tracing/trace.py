@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.identifiers import fold_name, quote
-from mirrorlib.keys.tags import MARKER, STALE, Declared, Tagged, read_tags
+from mirrorlib.keys.tags import MARKER, STALE, Tagged, read_tags
 from mirrorlib.keys.tracing import functions, rules
 from mirrorlib.keys.tracing.columns import (
     Followed,
@@ -40,14 +40,15 @@ class Trace:
     """What became of keys."""
 
     keys: Keys = field(default_factory=Keys)
-    # What was there; None where keys never were, or cannot be found.
-    declared: Declared | None = None
+    # What was there, and which function declared it; None where keys never were, or cannot be found.
+    declared: Keys | None = None
+    origin: str = ""
     losses: tuple[rules.Effect, ...] = ()  # what took something, in the order of the data's way
     # What the declared columns are called now, None for one that is lost; none where nobody can tell.
     names: Mapping[str, str | None] = field(default_factory=dict)
     order: rules.Order = "none"
     # What in the whole lineage, from the source on, leaves no more than that; "" for nothing.
-    weakest: str = ""
+    weakest_link: str = ""
     unclear: str = ""  # why nothing can be said, "" when something can
 
 
@@ -63,9 +64,8 @@ def trace_keys(df: DataFrame) -> Trace:
         trace = _trace(df.sparkSession, root, list(zip(numbers, tags, strict=True)))
     except UnreadablePlanError as exc:
         return Trace(unclear=f"the plan cannot be relied on: {exc}")
-    united = trace.declared is not None and trace.declared.origin == "union_keyed"
-    if united and trace.order == "arrival":
-        return replace(trace, order="inputs", weakest="union")
+    if trace.origin == "union_keyed" and trace.order == "arrival":
+        return replace(trace, order="inputs", weakest_link="union")
     return trace
 
 
@@ -94,7 +94,7 @@ def _trace(spark: SparkSession, root: Node, tagged: _Tags) -> Trace:
             return _claim(chosen, way, tagged)
         meetings.append(meeting)
     loss = rules.keyed_twice(meetings[0])
-    return _lost(Trace(losses=(loss,), weakest=loss.label), alive[0][0], tagged)
+    return _lost(Trace(losses=(loss,), weakest_link=loss.label), alive[0][0], tagged)
 
 
 def _meeting(one: Marked, other: Marked, effects: list[rules.Effect]) -> Node | None:
@@ -129,40 +129,41 @@ def _judge_way(spark: SparkSession, root: Node, marked: Marked) -> list[rules.Ef
 
 def _lost(trace: Trace, marked: Marked, tagged: _Tags) -> Trace:
     """Say of keys that are lost as a whole what was declared, and what is left of its columns."""
-    mine = [(number, tag) for number, tag in tagged if tag.declared.id == marked.id]
+    mine = [(number, tag) for number, tag in tagged if tag.id == marked.id]
     if not mine:
         return trace
     names: Mapping[str, str | None] = {}
     with contextlib.suppress(UnreadablePlanError):
         names = _names(_followed(marked, mine), mine)
-    return replace(trace, declared=mine[0][1].declared, names=names)
+    return replace(trace, declared=mine[0][1].keys, origin=mine[0][1].origin, names=names)
 
 
 def _claim(marked: Marked, way: list[rules.Effect], tagged: _Tags) -> Trace:
     """Claim the keys that a way leaves, of the columns that lead back to its declaration."""
     order, weakest = rules.judge_order(marked.node, way)
     losses = tuple(effect for effect in way if not (effect.partition and effect.primary))
-    trace = Trace(losses=losses, order=order, weakest=weakest)
-    mine = [(number, tag) for number, tag in tagged if tag.declared.id == marked.id]
+    trace = Trace(losses=losses, order=order, weakest_link=weakest)
+    mine = [(number, tag) for number, tag in tagged if tag.id == marked.id]
     if not mine:
         return replace(trace, losses=(*losses, *_column_losses(marked, follow_unnamed(marked))))
     if not all(effect.partition for effect in way):
         return _lost(trace, marked, mine)
-    declared = mine[0][1].declared
+    declared = mine[0][1]
     followed = _followed(marked, mine)
     names = _names(followed, mine)
     gone = {was: column for was, column in followed.items() if names[was] is None}
     return replace(
         trace,
         keys=left_under(declared.keys, names, primary=all(effect.primary for effect in way)),
-        declared=declared,
+        declared=declared.keys,
+        origin=declared.origin,
         losses=(*losses, *_column_losses(marked, gone)),
         names=names,
     )
 
 
 def _followed(marked: Marked, mine: _Tags) -> dict[str, Followed]:
-    columns = declared_columns(marked.node.children[0], mine[0][1].declared.keys.columns)
+    columns = declared_columns(marked.node.children[0], mine[0][1].keys.columns)
     return follow(marked, columns, {tag.was: tag.kind for _, tag in mine})
 
 

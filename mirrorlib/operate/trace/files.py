@@ -21,14 +21,13 @@ from mirrorlib.ingest.files.continued_life import newest_entry
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
-from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, Life, Plan, PlannedFile
 from mirrorlib.journal.registry import FOLDER, Registry
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, sequence_number
 from mirrorlib.operate.status import status_of
-from mirrorlib.operate.verify.applied_files import list_places, open_planned
+from mirrorlib.operate.verify.applied_files import open_planned
 from mirrorlib.store import Store, contents, open_store
 from mirrorlib.tabular import Report, cells
 
@@ -131,11 +130,6 @@ class Past:
             return []
         return [(plan, one) for one in plan.files][-1 if plan.policies.snapshots else 0 :]
 
-    def open(self, plan: Plan, planned: PlannedFile) -> Landed:
-        """Open a planned file where it lies now; raises as `open_planned` does."""
-        zone, name = self.zone, self.name
-        return open_planned(zone, name, plan, planned, list_places(zone, name))
-
     def deliveries(self, version: int, table_id: str | None) -> Iterator[Step]:
         """Tell by which window of each of its streams a consumer was given a version of a Delta table."""
         for registry, stream in self._streams:
@@ -222,7 +216,7 @@ def _tell(past: Past, life: Life, entry: Entry, planned: PlannedFile) -> Iterato
     yield step(what="listed", at=plan.listed_at)
     rows, detail = done.rows if done else {}, "" if len(plan.files) == 1 else "in its whole batch"
     try:
-        landed = past.open(plan, planned)
+        landed = open_planned(past.zone, past.name, plan, planned)
         rows, detail = {MARKER_NAMES[one]: count for one, count in landed.counts.items()}, ""
         path = landed.file.path.removeprefix(past.name.folder).removesuffix(planned.name)
         place = path.strip("/") or "in its place"

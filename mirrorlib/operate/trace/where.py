@@ -41,6 +41,7 @@ from mirrorlib.landing.values import fit_values
 from mirrorlib.names import TableName, find_key, matches
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.trace.files import Past, Step, WhereReport, trace_file
+from mirrorlib.operate.verify.applied_files import open_planned
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 
@@ -200,7 +201,8 @@ def _tell_version(
         yield replace(told, before=one.before, after=one.after)
     for plan, planned in past.files_of(life, batch) if life and batch else ():
         try:
-            found = [*_find_rows(past.open(plan, planned), key)]
+            landed = open_planned(past.zone, past.name, plan, planned)
+            found = [*_find_rows(landed, key)]
         except (MirrorError, pa.ArrowInvalid) as exc:
             reason = exc.reason if isinstance(exc, MirrorError) else str(exc)
             past.lost[f"rows of {planned.name}, batch {batch}: {reason}"] = None

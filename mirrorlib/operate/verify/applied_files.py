@@ -69,12 +69,12 @@ def open_in(places: Iterable[str], source: Source, name: str) -> Iterator[Landed
 
 
 def open_planned(
-    zone: Store, name: TableName, plan: Plan, planned: PlannedFile, places: Iterable[str]
+    zone: Store, name: TableName, plan: Plan, planned: PlannedFile, places: Iterable[str] = ()
 ) -> Landed:
-    """Open a file of a plan in the first place that has it; `FileChangedError` where none has."""
+    """Open a file of a plan in the first of some places, or of all, that has it; `FileChangedError` where none has."""
     source = Source(zone=zone, table=name.shown, folder=name.folder, policies=plan.policies)
     msg = "the change file is gone"
-    for landed in open_in(places, source, planned.name):
+    for landed in open_in(places or list_places(zone, name), source, planned.name):
         if landed.fingerprint == planned.fingerprint:
             return landed
         msg = "the change file is not what was applied"

@@ -8,7 +8,7 @@ once, which is a fold of its own.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
@@ -45,6 +45,8 @@ def replay_rows(
 ) -> DataFrame:
     """Tell what rows with `MARKER`, `ORDER` and maybe `SET` come to in an empty table; *keys* and *values* are kept.
 
+    Where `SET` is NULL, a row sets all.
+
     A row is born into the table if it is an insert, or an update that finds none: the first of its key, or the first
     behind a delete. It lives if no delete follows, and ends as the newest update that follows; as the one with the
     greatest value, of equal ones the first, where the column *conditional* decides. Where updates are partial, that is
@@ -60,7 +62,7 @@ def replay_rows(
         updates = f"{MARKER} NOT IN ({INSERT}, {DELETE})"
         own, counts = name, f"{best} IS NOT NULL"
         if SET in rows.columns:
-            updates += f" AND {SET}[{place}]"
+            updates += f" AND ({SET} IS NULL OR {SET}[{place}])"
             own = f"if({MARKER} = {INSERT}, {name}, NULL)"
         if conditional is None:
             told.append(
@@ -83,15 +85,9 @@ def as_found(frame: DataFrame) -> DataFrame:
     return frame.withColumn(SIDE, f.lit(-1))
 
 
-def unite(frames: Iterable[DataFrame]) -> DataFrame | None:
-    """Put frames together by the names of their columns; None where there is none."""
-    some = [*frames]
-    return reduce(lambda one, other: one.unionByName(other), some) if some else None
-
-
-def all_set(columns: Sized) -> Column:
-    """Say for `replay_rows` that a row gives a value to every column."""
-    return f.array(*[f.lit(True)] * len(columns))  # noqa: FBT003  # a column
+def unite(frames: Iterable[DataFrame]) -> DataFrame:
+    """Put frames together by the names of their columns, with NULL for those that one lacks."""
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
 def wanted_rows(
@@ -103,10 +99,7 @@ def wanted_rows(
 ) -> DataFrame:
     """Tell what the rows that a table began with, and what has come since, come to; there are some of either."""
     if begun is not None and rows is not None:
-        begun = _as_inserts(begun)
-        if SET in rows.columns:
-            begun = begun.withColumn(SET, all_set(columns))
-        rows = begun.unionByName(rows)
+        rows = unite([_as_inserts(begun), rows])
     if rows is None:
         return cast("DataFrame", begun)
     return replay_rows(rows, keys, columns, conditional)
@@ -203,7 +196,8 @@ class Sides:
         What markers come to is told by the keys' hashes: two keys of one hash would pass for a difference.
         """
         if self.rows is None or SET in self.rows.columns or self.conditional:
-            return self._hashed(self._wanted())  # the values of a row may come from several
+            # The values of a row may come from several, all of one key.
+            return self._hashed(self._wanted(self._is_sampled()))
         rows = self._hashed(self.rows).withColumn(_TOUCHED, self._key())
         if self.begun is not None:
             begun = self._hashed(self.begun)
@@ -212,15 +206,12 @@ class Sides:
                 begun = _sum_up(begun.join(touched, self._key() == f.col(_TOUCHED), "left"))
             else:
                 begun = begun.withColumn(_TOUCHED, self._key())
-            rows = rows.unionByName(_as_inserts(begun), allowMissingColumns=True)
+            rows = unite([rows, _as_inserts(begun)])
         return replay_rows(rows, [_TOUCHED], (_BUCKET, _WANTED, *_HALVES))
 
-    def _wanted(self, only: Column | None = None) -> DataFrame:
-        """Give the rows that have to be there, all or those of some keys *only*."""
-        begun, rows = self.begun, self.rows
-        if only is not None:
-            begun = begun and begun.where(only)
-            rows = rows and rows.where(only)
+    def _wanted(self, only: Column) -> DataFrame:
+        """Give the rows that have to be there, those of some keys *only*."""
+        begun, rows = (one and one.where(only) for one in (self.begun, self.rows))
         return wanted_rows(begun, rows, self.keys, self.columns, self.conditional)
 
     def _hashed(self, rows: DataFrame) -> DataFrame:

@@ -40,7 +40,7 @@ from mirrorlib.identifiers import find_name, quote
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import Stream, WindowEntry, position_of, snapshot_command
 from mirrorlib.names import parse_name
-from mirrorlib.operate.verify.compare import SIDE, Sides, as_found
+from mirrorlib.operate.verify.compare import SIDE, Sides, as_found, unite
 from mirrorlib.operate.verify.received import Received
 from mirrorlib.operate.verify.receivers import read_received
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
@@ -193,7 +193,7 @@ class _Look:
         if received.whole:
             return held
         base = as_found(read_rows(self.spark, self.source, begins))
-        return held.unionByName(base, allowMissingColumns=True)
+        return unite([held, base])
 
     def _rows(self) -> DataFrame:
         """Read what has to be there: the table, or of a copy that began behind a version what has changed since."""

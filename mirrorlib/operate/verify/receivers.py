@@ -7,7 +7,7 @@ given, or since its stream began.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from itertools import groupby
 
 from pyspark.sql import DataFrame
@@ -38,10 +38,10 @@ from mirrorlib.landing.publish.allocate import newest_claim, newest_number
 from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.names import parse_name, sequence_name
 from mirrorlib.operate.verify.applied_files import list_places, open_in
-from mirrorlib.operate.verify.compare import SIDE, as_found, wanted_rows
+from mirrorlib.operate.verify.compare import SIDE, as_found, unite, wanted_rows
 from mirrorlib.operate.verify.database import read_database
 from mirrorlib.operate.verify.received import Received, check_copy, other_copy
-from mirrorlib.operate.verify.replay import read_files
+from mirrorlib.operate.verify.tables import read_files
 from mirrorlib.store import contents, open_store
 
 _EMPTY = "\x01\x02"  # stands for empty text, which Spark's reader of CSV takes for NULL
@@ -97,7 +97,7 @@ def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
     was = now.limit(0) if is_first else travel(first.version - 1)
     return told(
         version=int(facts["until"]),
-        rows=lambda _: _changes(now).unionByName(_changes(was, -1), allowMissingColumns=True),
+        rows=lambda _: unite([_changes(now), _changes(was, -1)]),
         begins=int(begun["until"] if begun["kind"] == "snapshot" else begun["after"]),
         whole=begun["kind"] == "snapshot",
     )
@@ -138,9 +138,7 @@ def _read_manifest(stage: Stage, stream: Stream, address: str) -> Received:
     def rows(schema: StructType) -> DataFrame:
         alike = groupby(entries, key=lambda one: (one.columns, one.file_format))
         frames = (_read_windows(stage, receiver, [*some], schema) for _, some in alike)
-        return reduce(
-            lambda a, b: a.unionByName(b, allowMissingColumns=True), map(_changes, frames)
-        )
+        return unite(map(_changes, frames))
 
     return Received(
         **pick(last, "stream", "keys"),

@@ -1,5 +1,6 @@
 """Verify that tables hold what the landing files come to that were applied to them.
 
+Files are decoded and cast as `apply` does it, by each batch's policies; `compare` folds what they give.
 In: a landing zone and a target. Out: `VerifyReport`. What cannot be verified is said by name, and is not equal. Nothing
 is written but, in the state folder, `verified/<table>.json`, which version was found right last, and for a while what
 Spark cannot read as it lies.
@@ -10,26 +11,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import Stage, staging
 from mirrorlib.delta.address import FeedTable, find_feed_table
-from mirrorlib.delta.columns import find_column, spelled_keys, to_columns
+from mirrorlib.delta.columns import Columns, find_column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import refer
 from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError
 from mirrorlib.feed.read import read_rows
+from mirrorlib.identifiers import find_name, quote
+from mirrorlib.ingest.batch.evolve import Growth
+from mirrorlib.ingest.batch.open_batch import Prepared
+from mirrorlib.ingest.batch.spark_reader import read_frame
+from mirrorlib.ingest.rows.marks import ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, now
 from mirrorlib.journal.plan_log import read_word, write_word
+from mirrorlib.landing.columns import INSERT
 from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.verify.applied_files import list_batches, open_files
-from mirrorlib.operate.verify.compare import Sides, as_found
-from mirrorlib.operate.verify.replay import read_files
+from mirrorlib.operate.verify.compare import Sides, as_found, unite
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
@@ -173,3 +181,42 @@ class _Look:
             sample=self.sample,
         )
         return sides, [name for name in rows.columns if name not in sides.columns]
+
+
+def read_files(
+    stage: Stage, opened: Sequence[Landed], columns: Columns, start: DataFrame | None
+) -> tuple[DataFrame | None, DataFrame | None, int]:
+    """Read all rows in a table's *columns*: those of *start* and of the plain inserts that it began with, and the rest.
+
+    The rest, which comes with how many it is, has what `replay_rows` needs: `MARKER`, `ORDER` over all files and, where
+    updates of some files are partial, `SET`.
+    """
+    first = next((place for place, one in enumerate(opened) if _folds(one)), len(opened))
+    names = [quote(column.name) for column in columns]
+    begun: list[DataFrame] = []
+    rest: list[DataFrame] = []
+    if start is not None:
+        had = [find_name(start.columns, column.name) for column in columns]
+        values = [f.col(quote(name)) if name else f.lit(None) for name in had]
+        typed = [v.cast(c.sql_type).alias(c.name) for v, c in zip(values, columns, strict=True)]
+        begun.append(start.select(*typed))
+    runs = groupby(enumerate(opened), lambda one: (one[0] < first, one[1].source))
+    for (is_first, source), some in runs:
+        run = [*some]
+        seen, landed = run[0][0], tuple(one for _, one in run)
+        growth = Growth(columns=columns)
+        prepared = Prepared(source=source, landed=landed, growth=growth, fault=None)
+        part = replace(stage, folder=f"{stage.folder}/{seen}")
+        rows = read_frame(part, prepared, ordered=not is_first)
+        if is_first:
+            begun.append(rows.select(*names))
+        else:
+            rest.append(rows.withColumn(ORDER, f.col(ORDER) + seen * ROWS_PER_FILE))
+    united = [unite(some) if some else None for some in (begun, rest)]
+    return united[0], united[1], sum(one.schema.rows for one in opened[first:])
+
+
+def _folds(landed: Landed) -> bool:
+    """Say whether a file has more than plain inserts."""
+    plain, policies = landed.counts[INSERT] == landed.schema.rows, landed.source.policies
+    return bool(policies.keys) and (policies.insert_policy == "upsert" or not plain)
