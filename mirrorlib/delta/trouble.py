@@ -24,7 +24,9 @@ _NEWER = "Run the version of Spark and Delta that whoever changed the table has,
 _START_OVER = "Start the table over with `mirrorlib reset`, or restore what was removed."
 _SMALLER = "Give it more (--memory), or smaller batches (--max-bytes; export: --max-versions)"
 _COPY = "Copy the table's rows as they are now, and read on from its newest version."
-_NO_CONSTRAINT = f"Take it off: ALTER TABLE … DROP CONSTRAINT, or ALTER COLUMN … DROP NOT NULL. {_AGAIN}"
+_NO_CONSTRAINT = (
+    f"Take it off: ALTER TABLE … DROP CONSTRAINT, or ALTER COLUMN … DROP NOT NULL. {_AGAIN}"
+)
 _WAIT = f"{_AGAIN} If it stays, stop the other writer."
 _FILE = r"(?:reading file|file) (?P<found>\S+\.(?:parquet|json|bin))"
 

@@ -20,7 +20,7 @@ from mirrorlib.commit.last_commit import LastCommit, read_last_commit
 from mirrorlib.commit.mark import Mark, overwrite_columns, overwrite_rows, resume_feed
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, FRESH, OP, SET, stage_frame, staging
-from mirrorlib.delta.columns import is_same, sized_column
+from mirrorlib.delta.columns import is_same
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
