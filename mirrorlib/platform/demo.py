@@ -21,7 +21,6 @@ from pyarrow import csv
 import mirrorlib
 from mirrorlib.errors import LandingZoneError, MirrorError
 from mirrorlib.feed.changes import first_changes
-from mirrorlib.feed.net import KIND, TIME, VERSION
 from mirrorlib.platform.shipped import find_shipped
 from mirrorlib.platform.show import show_progress, show_report
 
@@ -80,7 +79,7 @@ def run_demo(folder: str | Path) -> None:
     report = _apply(spark, zone, target)
     _say("", "The change feed of that commit, before and after each change:", "")
     feed = mirrorlib.read_feed(spark, target / TABLE, after=(report.tables[0].version or 0) - 1)
-    shown = feed.select(KEY, "postcode", "street", "price", KIND, VERSION, TIME)
+    shown = feed.select(KEY, "postcode", "street", "price", *feed.columns[-3:])
     show_report(first_changes(shown, TABLE, [KEY], more.num_rows))
     _say(*_what_next(Path(folder), zone, target, time.perf_counter() - began))
 
