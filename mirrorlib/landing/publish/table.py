@@ -100,7 +100,8 @@ class LandingTable:
         Args:
             paths: Parquet or CSV files, or folders of Parquet files.
             marker: As `write`.
-            batch_id: What the caller calls the files together.
+            batch_id: What the caller calls the files together: the first one has this id, as if it were alone, the
+                second the id with `/2` behind it, and so on.
             force: As `write`.
 
         Raises:
@@ -116,10 +117,12 @@ class LandingTable:
             with _naming(path):
                 rows = self._take(path, marker)
                 draft, fingerprint = self._declared(rows, force=force), fingerprint_rows(rows)
-            if last is None or batch_id is not None:
-                last = self._call(fingerprint, None if batch_id is None else f"{batch_id}/{place}")
+            if batch_id is not None:
+                last = self._call(fingerprint, f"{batch_id}/{place}")
+                if place == 1:  # by the id itself, as a file alone is; builds before said /1
+                    last = replace(self._call(fingerprint, batch_id), former=last.key)
             else:
-                last = last.following(fingerprint)
+                last = last.following(fingerprint) if last else self._call(fingerprint, None)
             first = first or last
             yield self._landed(draft, last)
         if first is not None and not self._returns(first):

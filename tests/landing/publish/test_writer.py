@@ -147,6 +147,28 @@ def test_a_batch_id_is_published_once_for_ever(store: Store) -> None:
     assert ["a", "b"] == batches(store)
 
 
+def test_files_with_a_batch_id_are_there_once_whether_the_first_came_alone(
+    store: Store, tmp_path: Path
+) -> None:
+    """The first one has the id itself; what builds before have called `ID/1` is known when it comes again."""
+    paths = [tmp_path / f"{name}.parquet" for name in "abc"]
+    for path in paths:
+        pq.write_table(batch(path.stem), path)
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+
+    for count in 1, 2, 3, 1:
+        done = list(orders.write_files(paths[:count], batch_id="7"))
+        assert list(range(1, count + 1)) == [published.number for published in done]
+    assert not orders.write(batch("d"), batch_id="7/1").repeated
+    assert ["a", "b", "c", "d"] == batches(store)
+    with pytest.raises(FileChangedError, match="used before"):
+        list(orders.write_files(paths[1:], batch_id="7"))
+
+    orders.write(batch("a"), batch_id="8/1")  # as builds before have called the first of two
+    assert [5, 6] == [done.number for done in orders.write_files(paths[:2], batch_id="8")]
+    assert [5, 6] == [done.number for done in orders.write_files(paths[:2], batch_id="8")]
+
+
 def test_a_batch_that_has_to_follow_on_a_file_follows_on_it_or_is_not_published(
     store: Store,
 ) -> None:
