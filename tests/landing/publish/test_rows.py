@@ -85,6 +85,20 @@ def test_parquet_files_and_folders_are_read(tmp_path: Path) -> None:
     assert "part-00000.snappy.parquet and part-00002.parquet" == caught.value.found
 
 
+@pytest.mark.parametrize("inner,found", [("_delta_log", "_delta_log"), ("state=new", "state")])
+def test_a_folder_that_is_a_table_is_not_read_by_its_files(
+    tmp_path: Path, inner: str, found: str
+) -> None:
+    """Files in a Delta table's folder may be removed from it, and those in partition folders are rows, too."""
+    pq.write_table(ROWS, tmp_path / "part-00000.parquet")
+    (tmp_path / "_temporary").mkdir()
+    assert ROWS.equals(taken(tmp_path))
+    (tmp_path / inner).mkdir()
+    with pytest.raises(ChangeFileError, match="is a table, whose rows") as caught:
+        taken(tmp_path)
+    assert found == caught.value.found
+
+
 @pytest.mark.parametrize(
     "text,expected",
     [
