@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from mirrorlib.errors import MarkerError, SchemaError
 from mirrorlib.identifiers import find_name, find_named, fold_name
 from mirrorlib.landing.columns import INSERT, UPSERT
-from mirrorlib.landing.delimited.values import has_four_digits
+from mirrorlib.landing.delimited.values import DATA_TYPES, has_four_digits, read_values
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
 from mirrorlib.landing.publish.declare import format_of, published_type
 from mirrorlib.landing.publish.files import has_no_numbers
@@ -89,6 +89,7 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
         notes.append(f"the rows lack columns that were published before, which become NULL: {gone}")
     columns = known | {name: field for name, (field, *_) in mine.items()}
     values = {name: column for name, (_, column, _) in mine.items()}
+    _check_times(values, given)
     fitted = _arranged(columns, values, rows, given)
     fields = tuple(columns.values())
     markers = given.known.markers or MARKER_COLUMN in fitted.column_names
@@ -126,6 +127,20 @@ def _check_columns(new: list[pa.Field], lacking: list[pa.Field], given: Given) -
     if given.csv and given.known.columns and new:
         msg = "a table of delimited text takes no new columns"
         raise given.refused(msg, new[0].name, f"Leave it out, {_OR_ANEW}")
+
+
+def _check_times(values: Mapping[str, pa.ChunkedArray], given: Given) -> None:
+    """Refuse text that is no time where delimited text declares one: mirrors have both as text, and readers stop."""
+    declared = DATA_TYPES["itime"]
+    for column in given.metadata.schema_definition if given.csv and not given.force else ():
+        texts = values.get(fold_name(column.name))
+        if texts is None or column.data_type.casefold() != declared.name.casefold():
+            continue
+        row = first_refused(texts, lambda part: read_values(part, declared, pa.string()))
+        if row is not None:
+            msg = f"the value is no {declared.name}, as which the column is declared"
+            step = f"Write it as {declared.written}, {_OR_ANEW}"
+            raise given.refused(msg, column.name, step, row=row)
 
 
 def _arranged(

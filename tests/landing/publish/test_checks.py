@@ -342,6 +342,24 @@ def test_delimited_text_takes_no_new_columns(tmp_path: Path) -> None:
 ROWS_WITH_MORE = pa.table({"id": [1], "v": [1], "more": ["x"]})
 
 
+def test_text_goes_into_a_time_of_delimited_text_where_it_is_one(tmp_path: Path) -> None:
+    """Both are text in a mirror, and every reader would stop at what is no time."""
+    times = column(pa.time64("us"), dt.time(10, 30))
+    texts = column(pa.string(), "10:30", None)
+    table = LandingZoneWriter(tmp_path).table("t", keys=["id"], file_format="csv")
+    table.write(times)
+    table.write(texts)
+
+    no_time = column(pa.string(), "10:30", "a-secret")
+    caught = refusal(tmp_path, no_time)
+    assert ("the value is no ITime, as which the column is declared", "v", 1) == (
+        caught.reason,
+        caught.column,
+        caught.row,
+    )
+    assert 3 == table.write(no_time, force=True).number
+
+
 def test_delimited_text_needs_a_type_at_once(tmp_path: Path) -> None:
     """A column of nothing cannot be declared."""
     assert "no type" in refusal(tmp_path, column(pa.null(), None), file_format="csv").reason
