@@ -56,6 +56,19 @@ def test_rows_are_taken_from_whatever_hands_out_arrow(data: object) -> None:
     assert ROWS.equals(rows, check_metadata=True)
 
 
+def test_a_frame_of_mixed_values_is_refused_without_showing_them() -> None:
+    """As pandas' is, whose columns may hold anything: Arrow's own text shows the value."""
+
+    class MixedFrame:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return pa.table({"v": pa.array([1, "a-secret"])}).__arrow_c_stream__(requested_schema)
+
+    with pytest.raises(SchemaError, match="cannot be handed out as Arrow") as caught:
+        taken(MixedFrame())
+    assert caught.value.__suppress_context__
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("data", [None, 5, [{"id": 1}], {"id": [1]}])
 def test_anything_else_is_a_type_error(data: object) -> None:
     """It says what would do."""
