@@ -222,7 +222,7 @@ def _as_known(
     """Cast to the type that was published before, if every value survives."""
 
     def read(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-        if is_number(known) and has_no_numbers(texts):
+        if is_number(known) and has_no_numbers(texts, known):
             msg = "text that is no number"
             raise pa.ArrowInvalid(msg)
         return texts.cast(known)

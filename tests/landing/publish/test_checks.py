@@ -394,6 +394,8 @@ def test_keys_are_there_and_not_null(
         ("int64", ["5", "007"], 1, "string"),
         ("int64", ["5", "6", "x"], 2, "string"),
         ("double", ["5", "+49"], 1, "string"),
+        ("double", ["5", "12345678", "9007199254740993"], 2, "string"),
+        ("int64", ["5", "0x1F"], 1, "string"),
         ("bool", ["true", "maybe"], 1, "string"),
     ],
 )

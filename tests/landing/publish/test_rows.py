@@ -209,6 +209,11 @@ def test_text_of_another_encoding_is_refused(tmp_path: Path, types: dict[str, pa
         (pa.float64(), "+5", "+5"),
         (pa.float64(), "1e-05", 1e-05),
         (pa.float64(), "0.5", 0.5),
+        (pa.int64(), "0x1F", "0x1F"),
+        (pa.float64(), "9007199254740993", "9007199254740993"),
+        (pa.float64(), "9007199254740992", 2.0**53),
+        (pa.float64(), "12345678901234567000", 12345678901234567000.0),  # as JavaScript writes it
+        (pa.float32(), "16777217", "16777217"),
         (pa.decimal128(9, 2), "01.50", "01.50"),
         (pa.decimal128(9, 2), "1.505", 1.505),
         (pa.string(), "5", "5"),
