@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import MarkerError, SchemaError
-from mirrorlib.identifiers import find_name, find_named, fold_name
+from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.landing.columns import INSERT, UPSERT
 from mirrorlib.landing.delimited.values import DATA_TYPES, has_four_digits, read_values
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
@@ -69,10 +69,11 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
     names = [name for name in rows.column_names if name != MARKER_COLUMN]
     _check_keys(rows, given)
     data = rows.select(names)
+    known = {fold_name(column.name): column for column in given.known.columns}
     mine: dict[str, tuple[pa.Field, pa.ChunkedArray, str]] = {}
     notes: list[str] = []
-    for field in data.schema:
-        found = _fit_column(data[field.name], field, given)
+    for field, column in zip(data.schema, data.columns, strict=True):
+        found = _fit_column(column, field, known.get(fold_name(field.name)), given)
         if found is None:
             notes.append(f"column {field.name} is left out: it has no values and no type yet")
         else:
@@ -81,7 +82,6 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
         msg = "the rows have no column that has a type"
         step = "Give the columns' types, also where there are no rows."
         raise given.refused(msg, None, step)
-    known = {fold_name(column.name): column for column in given.known.columns}
     lacking = [column for name, column in known.items() if name not in mine]
     _check_columns([mine[name][0] for name in mine if name not in known], lacking, given)
     if lacking and count_markers(rows, INSERT).keys() - {"delete"}:
@@ -169,14 +169,13 @@ def _arranged(
 
 
 def _fit_column(
-    values: pa.ChunkedArray, field: pa.Field, given: Given
+    values: pa.ChunkedArray, field: pa.Field, known: pa.Field | None, given: Given
 ) -> tuple[pa.Field, pa.ChunkedArray, str] | None:
     """Give a column its table's type, and that type's name in delimited text.
 
     None for a column of nothing but NULL that nobody has seen yet: it waits until its type is known, for which
     delimited text, and keys, cannot wait.
     """
-    known = find_named(given.known.columns, field.name)
     kind, word = published_type(field.type, csv=given.csv)
     if kind is None:
         msg = "this type has no place in the open mirroring format"
