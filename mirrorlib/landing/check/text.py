@@ -1,7 +1,7 @@
 """Review delimited text: header, rows, values, line ends, markers, keys, by the steps of the reader itself.
 
 In: a `Review` of one listed file. Out: what it learns of that, and findings on the way. A file
-has an error here exactly when a reader stops at it; what lies behind the first one is told too, as far
+has an error here exactly when a reader cannot read it; what lies behind the first one is told too, as far
 as it can be read. Everything passes in pieces.
 """
 
