@@ -155,10 +155,11 @@ class LandingTable:
     def delete(
         self, data: object, batch_id: str | None = None, *, force: bool = False
     ) -> Published:
-        """Publish deletes of the rows' keys; other columns are left out."""
+        """Publish deletes of the rows' keys; other columns are left out, but for those that must not be NULL."""
         rows = self._take(data, DELETE)
         by = partitions(self._wanted, self._state, table=self._name)
-        names = dict.fromkeys((*self._keys(rows), *by, MARKER_COLUMN))
+        needed = [column.name for column in self._state.known.columns if not column.nullable]
+        names = dict.fromkeys((*self._keys(rows), *by, *needed, MARKER_COLUMN))
         rows = rows.select([name for name in names if name in rows.column_names])
         return self._publish(rows, batch_id, force=force)
 

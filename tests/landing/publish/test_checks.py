@@ -332,14 +332,17 @@ def test_a_change_of_nullability_is_refused(
 
 
 def test_deletes_lack_no_column_that_must_not_be_null(tmp_path: Path) -> None:
-    """A file of keys alone would lack it; whole rows with marker 2 go through."""
-    rows = column(pa.int64(), 1, nullable=False)
+    """A file of keys alone would lack it; whole rows go through, without the other columns."""
+    rows = column(pa.int64(), 1, nullable=False).append_column("more", pa.array(["x"]))
     table = LandingZoneWriter(tmp_path).table("t", keys=["id"])
     table.write(rows)
 
-    with pytest.raises(SchemaError, match="is missing now"):
-        table.delete(rows)
-    assert 2 == table.write(rows, 2).number
+    with pytest.raises(SchemaError, match=r"is missing now.*Add the column"):
+        table.delete(rows.select(["id"]))
+    assert 2 == table.delete(rows).number
+    (deleted,) = list(visible(LocalStore(tmp_path), "t").values())[1:]
+    assert ["id", "v", "__rowMarker__"] == pq.read_schema(io.BytesIO(deleted)).names
+    assert 3 == table.write(rows, 2).number
 
 
 # Delimited text
