@@ -204,7 +204,7 @@ def _as_published(
     try:
         published = canonical_values(values, kind)
     except pa.ArrowInvalid as exc:
-        msg = f"a value is finer than {kind} can hold"
+        msg = "a value is finer than a microsecond"
         step = "Round the values yourself, as it suits your data."
         raise given.refused(msg, name, step, found=str(values.type)) from exc
     if given.csv and pa.types.is_temporal(kind):  # every reader stops at such years

@@ -161,11 +161,12 @@ def test_decimals_with_a_negative_scale_are_published_as_whole_numbers(
     assert [Decimal(12300)] == read["v"].to_pylist()
 
 
-def test_nanoseconds_that_would_be_lost_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.time64("ns")])
+def test_nanoseconds_that_would_be_lost_are_refused(tmp_path: Path, kind: pa.DataType) -> None:
     """Microseconds are what Delta holds."""
-    found = refusal(tmp_path, column(pa.timestamp("ns"), 1))
+    found = refusal(tmp_path, column(kind, 1))
 
-    assert "finer than" in found.reason
+    assert "a value is finer than a microsecond" == found.reason
 
 
 # The type before
