@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.identifiers import find_name, fold_name
-from mirrorlib.landing.columns import INSERT, UPSERT
+from mirrorlib.landing.columns import INSERT, UPSERT, check_names
 from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.landing.metadata.reading import parse_metadata
@@ -123,6 +123,9 @@ def make_draft(rows: pa.Table, state: FolderState, wanted: Wanted, place: FileSe
     given = Given(table=table, metadata=metadata, known=state.known, partition_by=by, force=force)
     fitted = fit_rows(rows, given)
     file_format = format_of(metadata)
+    if file_format == "csv":  # in a header, blanks around a name are none of it
+        names = [column.name.strip() for column in fitted.known.columns]
+        check_names(names, table=table, file="the data")
     extension = metadata.file_extension or "csv" if file_format == "csv" else "parquet"
     default = UPSERT if metadata.upsert_default else INSERT
     contents: list[tuple[FileSequence, Content]] = []

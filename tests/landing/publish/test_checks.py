@@ -362,6 +362,14 @@ def test_delimited_text_takes_no_new_columns(tmp_path: Path) -> None:
 ROWS_WITH_MORE = pa.table({"id": [1], "v": [1], "more": ["x"]})
 
 
+def test_names_that_are_one_without_blanks_are_refused(tmp_path: Path) -> None:
+    """As a header's names are read; Parquet has both."""
+    rows = pa.table({"id": [1], "a": [1], " a": [1]})
+
+    assert "two columns have the same name" == refusal(tmp_path, rows, file_format="csv").reason
+    assert 1 == LandingZoneWriter(tmp_path).table("p", keys=["id"]).write(rows).number
+
+
 def test_text_goes_into_a_time_of_delimited_text_where_it_is_one(tmp_path: Path) -> None:
     """Both are text in a mirror, and every reader would stop at what is no time."""
     times = column(pa.time64("us"), dt.time(10, 30))
