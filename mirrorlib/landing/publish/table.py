@@ -68,7 +68,8 @@ class LandingTable:
                 writers make at the same moment, each one that returns has a file of its own.
             force: Publish although it changes the schema in a way that stops a Fabric table.
             follows: Publish behind the file of this number (0: as the first), or not at all: for rows that are
-                right there only. Partition folders count each for itself. None: behind what there is.
+                right there only. Partition folders count each for itself; a table ordered by time has no numbers, and
+                follows nothing. None: behind what there is.
 
         Raises:
             ChangeFileError: a file cannot be read, or what was published is not what was sent.
