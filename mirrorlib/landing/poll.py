@@ -84,9 +84,8 @@ def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | No
 def _walk(zone: Store, table: str, onward: Onward) -> Iterator[StoredFile]:
     """Go through partition folders: list those that hold others, ask the rest for what is next."""
     waiting = [WHOLE_FOLDER]
-    holders = {WHOLE_FOLDER} | {
-        str(holder) for inner in onward.anchors for holder in PurePosixPath(inner).parents
-    }
+    paths = map(PurePosixPath, onward.anchors)
+    holders = {WHOLE_FOLDER, *(str(holder) for path in paths for holder in path.parents)}
     while waiting:
         partition = waiting.pop()
         if partition in onward.anchors and partition not in holders:

@@ -141,7 +141,8 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
         review.tell("key-missing", "no such column", column=key)
     review.tell_rows(schema.marker)
     firsts = {missing.first for missing in nulls.values() if missing.first is not None}
-    lines = {} if survey.ragged or survey.misfit else lines_of(text, schema, firsts)
+    sound = firsts and not survey.ragged and not survey.misfit
+    lines = lines_of(text, schema, firsts) if sound else {}
     for name, missing in nulls.items():
         if (row := missing.first) is not None:
             review.tell("text-null", missing.summary, column=name, row=row, line=lines.get(row))

@@ -112,8 +112,7 @@ class Reading:
             row, name = min(faults, key=lambda fault: fault[0])  # the first column of the first row
             value = fields.column(name)[row].as_py()
             msg, step = self.types[name].complaint(value, self.kinds[name])
-            line, _ = next(islice(self.bare_rows(piece), row, None))
-            found = shape_of(value)
+            (line, _), found = next(islice(self.bare_rows(piece), row, None)), shape_of(value)
             raise self.opened.file.fault(
                 msg, column=name, row=first_row + row, line=line, found=found, next_step=step
             )
@@ -188,7 +187,7 @@ def lines_of(text: TextFile, schema: FileSchema, wanted: Collection[int]) -> dic
     reading = start_reading(text, schema)
     lines: dict[int, int] = {}
     first = 0
-    for piece in iter_pieces(reading.opened) if wanted else ():
+    for piece in iter_pieces(reading.opened):
         behind = first + len(reading.parse(piece, first))
         if any(first <= row < behind for row in wanted):
             rows = enumerate(reading.bare_rows(piece), first)

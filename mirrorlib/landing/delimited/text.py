@@ -29,10 +29,7 @@ _SNAPPY = (
 )
 _FOREIGN = (  # what no text begins with, what that is, and what to do
     # A column may be called PAR1; Thrift's first byte is no text.
-    (
-        b"PAR1\x15",
-        ("Parquet", 'Publish text, or declare "FileFormat": "Parquet" in _metadata.json.'),
-    ),
+    (b"PAR1\x15", ("Parquet", 'Publish text, or state "FileFormat": "Parquet" in _metadata.json.')),
     (b"PK\x03\x04", ("a zip archive", None)),
     (b"\xff\x06\x00\x00sNaPpY", _SNAPPY),
 )

@@ -65,7 +65,7 @@ def has_no_numbers(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
 def _read_parts(folder: Path, table: str) -> pa.Table:
     for inner in sorted(path.name for path in folder.iterdir() if path.is_dir()):
         if inner == "_delta_log" or inner[0] not in "_.":
-            msg = "the folder to publish is a table, whose rows are not just those of the Parquet files in it"
+            msg = "the folder to publish holds another one, as a table's does: its rows are not just those of its files"
             step = "Read it with Spark, and publish the frame, or what it has written as Parquet."
             found = inner.partition("=")[0]  # behind it is a value
             raise ChangeFileError(msg, table=table, file=folder.name, found=found, next_step=step)

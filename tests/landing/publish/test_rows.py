@@ -107,7 +107,7 @@ def test_a_folder_that_is_a_table_is_not_read_by_its_files(
     (tmp_path / "_temporary").mkdir()
     assert ROWS.equals(taken(tmp_path))
     (tmp_path / inner).mkdir()
-    with pytest.raises(ChangeFileError, match="is a table, whose rows") as caught:
+    with pytest.raises(ChangeFileError, match="holds another one") as caught:
         taken(tmp_path)
     assert found == caught.value.found
 
