@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import PurePosixPath
 
 from mirrorlib.landing.listing import FolderContent, TableFolder
 from mirrorlib.names import (
@@ -83,10 +84,11 @@ def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | No
 def _walk(zone: Store, table: str, onward: Onward) -> Iterator[StoredFile]:
     """Go through partition folders: list those that hold others, ask the rest for what is next."""
     waiting = [WHOLE_FOLDER]
+    paths = map(PurePosixPath, onward.anchors)
+    holders = {WHOLE_FOLDER, *(str(holder) for path in paths for holder in path.parents)}
     while waiting:
         partition = waiting.pop()
-        holds_others = any(other.startswith(f"{partition}/") for other in onward.anchors)
-        if partition in onward.anchors and partition != WHOLE_FOLDER and not holds_others:
+        if partition in onward.anchors and partition not in holders:
             yield from _next(zone, table, onward, partition)
             continue
         listed = contents(zone, f"{table}/{partition}".rstrip("/"))

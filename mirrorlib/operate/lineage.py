@@ -8,6 +8,7 @@ their sources that lie in other targets are followed there.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -175,9 +176,10 @@ def _sorted(edges: list[Edge]) -> list[Edge]:
     edges_by_way = {(one.kind, one.source, one.target, one.name): one for one in reversed(some)}
     left = [edges_by_way[way] for way in sorted(edges_by_way)]
     found: list[Edge] = []
+    ends = Counter(edge.target for edge in left if edge.kind != "export")
     while left:
-        ends = {edge.target for edge in left if edge.kind != "export"}
-        free = [edge for edge in left if edge.source not in ends] or left
-        found.append(free[0])
-        left.remove(free[0])
+        edge = next((edge for edge in left if not ends[edge.source]), left[0])
+        ends[edge.target] -= edge.kind != "export"
+        found.append(edge)
+        left.remove(edge)
     return found

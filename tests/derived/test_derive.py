@@ -25,6 +25,7 @@ from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
+from mirrorlib.operate import lineage
 from mirrorlib.store import open_store
 from tables import newest_version, read_versions
 from zones import ZoneWriter
@@ -609,6 +610,22 @@ def test_a_backfill_is_a_union_and_then_key_by(lake: Lake) -> None:
 
     assert Keys(partition=("id",), primary=("id",), order_by=("age",)) == first.keys
     assert ("affected keys", 1, 1) == (second.how, second.added, second.removed)
+
+
+def test_ways_of_many_tables_are_sorted_by_the_datas_way() -> None:
+    """A table's ways stand behind those that make it; a circle is entered at its first; not in time by the square."""
+
+    def way(kind: Any, source: str, target: str) -> lineage.Edge:
+        return lineage.Edge(kind=kind, source=source, target=target, name=target, keys=())
+
+    made = way("derive", "b", "a"), way("derive", "c", "b"), way("apply", "z", "c")
+    circle = way("derive", "x", "y"), way("derive", "y", "x")
+    assert [*made[::-1], *circle] == lineage._sorted([*circle, *made])
+    ways = [way("apply", "/z", f"/t/{at}") for at in range(3000)]
+    ways += [way("export", f"/t/{at}", f"c{to}") for at in range(3000) for to in range(3)]
+    began = time.process_time()
+    assert len(ways) == len(lineage._sorted(ways))
+    assert time.process_time() - began < 2
 
 
 def test_lineage_tells_every_way_and_where_keys_were_lost(

@@ -115,6 +115,13 @@ def test_other_formats_are_named(data: bytes, found: str) -> None:
     assert ("gzip or zstd" in str(error)) is found.startswith("Snappy")
 
 
+def test_columns_may_be_called_as_parquet_begins() -> None:
+    """They stopped their table for ever."""
+    data = b"PAR1,PAR2\r\n1,2\r\n"
+    file = TextFile(io.BytesIO(data), listed(data), dialect({}), "t")
+    assert ["PAR1", "PAR2"] == [column.name for column in read_header(file).columns]
+
+
 @pytest.mark.parametrize(
     "stated,codec,mark",
     [

@@ -144,7 +144,7 @@ def test_compression_is_told_by_content(pack: object) -> None:
         (b'{"a": 1}\n{"a": "\xff"}', "the text is not utf-8", 2, "the byte 0xff"),
         (b"", "the change file has no bytes", None, "0 bytes"),
         (gzip.compress(b'{"a": 1}', mtime=0)[:-4], "gzip stream is cut short", None, None),
-        (b"PAR1 and so on", "the change file is no text", None, "Parquet"),
+        (b"PAR1\x15 and so on", "the change file is no text", None, "Parquet"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("block", [16, 1 << 20])

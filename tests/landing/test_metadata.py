@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata, as_published
 from mirrorlib.landing.metadata.lenient import Json, read_lenient
+from mirrorlib.landing.metadata.partner import read_partner
 from mirrorlib.landing.metadata.reading import parse_metadata
+from mirrorlib.store import LocalStore
 
 
 def parsed(text: str | bytes) -> TableMetadata:
@@ -456,7 +459,11 @@ def plain(value: Json) -> object:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
         lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
         max_leaves=20,
     ),
@@ -470,6 +477,20 @@ def test_valid_json_reads_as_json_reads_it(value: object, escape: bool) -> None:
 
     assert json.loads(text) == plain(found)
     assert () == repairs
+
+
+def test_numbers_in_what_a_partner_says_keep_their_digits(tmp_path: Path) -> None:
+    """A log's position is as long; what is beyond all floats is text, for which JSON has a word."""
+    said = '{"sourceType": "Oracle", "sourceVersion": 19, "additionalInformation": {"scn": 9007199254740993, "v": 1e999}}'
+    (tmp_path / "_partnerEvents.json").write_text(f'{{"sourceInfo": {said}}}')
+
+    partner = read_partner(LocalStore(tmp_path))
+
+    assert partner is not None
+    assert ("19", {"scn": 9007199254740993, "v": "1e999"}) == (
+        partner.source_version,
+        partner.information,
+    )
 
 
 @given(st.binary(max_size=60) | st.text('{}[]",:\\ \ntruefalsnx0', max_size=40).map(str.encode))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import obstore.store
@@ -212,6 +212,26 @@ def test_partition_folders_inside_others_are_found(store: Store) -> None:
         f"p=a/q=x/{sequence_name(1)}",
         f"p=a/q=y/{sequence_name(1)}",
     ] == names(found)
+
+
+def test_partition_folders_are_gone_through_once(store: Store) -> None:
+    """And not all of them for each of them: 8,000 took 24 seconds."""
+
+    class Counted(dict[str, Anchor]):
+        times = 0
+
+        def __iter__(self) -> Iterator[str]:
+            self.times += 1
+            return super().__iter__()
+
+    anchors = Counted()
+    for partition in "p=a", "p=b", "p=c":
+        publish(store, 1, partition=partition)
+        anchors[partition] = anchor(store, 1, partition=partition)
+    onward = Onward(anchors=anchors, extensions=("parquet",), partitioned=True)
+
+    assert 3 == len(names(see_next(store, FOLDER, onward)) or ())
+    assert 1 == anchors.times
 
 
 def test_names_without_numbers_are_listed_from_one_on(store: Store) -> None:

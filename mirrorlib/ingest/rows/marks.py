@@ -29,7 +29,7 @@ from mirrorlib.landing.columns import (
     missing_in,
     show_marker,
 )
-from mirrorlib.landing.delimited.tables import line_of
+from mirrorlib.landing.delimited.tables import lines_of
 from mirrorlib.landing.delimited.text import TextFile
 from mirrorlib.names import find_key
 
@@ -111,8 +111,9 @@ def with_line(opened: OpenedFile, exc: _Error) -> _Error:
         return exc
     with source.zone.open_file(file.path) as handle:
         dialect = text_dialect(source)
-        line = line_of(TextFile(handle, file, dialect, source.table), opened.schema.own, exc.row)
-    return exc.but(line=line)
+        text = TextFile(handle, file, dialect, source.table)
+        lines = lines_of(text, opened.schema.own, {exc.row})
+    return exc.but(line=lines.get(exc.row))
 
 
 def _error(

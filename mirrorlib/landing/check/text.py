@@ -1,7 +1,7 @@
 """Review delimited text: header, rows, values, line ends, markers, keys, by the steps of the reader itself.
 
 In: a `Review` of one listed file. Out: what it learns of that, and findings on the way. A file
-has an error here exactly when a reader stops at it; what lies behind the first one is told too, as far
+has an error here exactly when a reader cannot read it; what lies behind the first one is told too, as far
 as it can be read. Everything passes in pieces.
 """
 
@@ -21,7 +21,7 @@ from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, sm
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE, iter_pieces, open_rows
-from mirrorlib.landing.delimited.tables import Reading, header_schema, line_of, start_reading
+from mirrorlib.landing.delimited.tables import Reading, header_schema, lines_of, start_reading
 from mirrorlib.landing.delimited.text import DAMAGED, UNDECODABLE, TextFile
 from mirrorlib.landing.given import add_given
 from mirrorlib.names import partition_values
@@ -140,11 +140,12 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
     for key in policy.missing_keys(names) if review.rows else ():
         review.tell("key-missing", "no such column", column=key)
     review.tell_rows(schema.marker)
+    firsts = {missing.first for missing in nulls.values() if missing.first is not None}
+    sound = firsts and not survey.ragged and not survey.misfit
+    lines = lines_of(text, schema, firsts) if sound else {}
     for name, missing in nulls.items():
-        if missing.first is not None:
-            sound = not survey.ragged and not survey.misfit
-            line = line_of(text, schema, missing.first) if sound else None
-            review.tell("text-null", missing.summary, column=name, row=missing.first, line=line)
+        if (row := missing.first) is not None:
+            review.tell("text-null", missing.summary, column=name, row=row, line=lines.get(row))
     if stopped is not None:
         raise stopped
 

@@ -6,7 +6,8 @@ codecs. The rule: the format is Microsoft's, so a name means what .NET writes un
 pages there, `shift_jis` 932, `gb2312` 936, `ks_c_5601-1987` 949 and `big5` 950, and so do they on the web
 (https://encoding.spec.whatwg.org). These have more characters than the standards of the same names, and
 give a few others: the wave dash is U+FF5E, and by Python's `shift_jis` it would be U+301C.
-Where .NET has a code page for the standard itself, as for ISO-8859-1, the name means the standard.
+Where .NET has a code page for the standard itself, as for ISO-8859-1, the name means the standard. Bytes to which
+a code page gives no character, of which .NET makes control characters, are refused.
 """
 
 from __future__ import annotations

@@ -72,12 +72,12 @@ class Grammar:
         before = text[:place]
         return (place - len(before.rstrip(self.escape))) % 2 == 1
 
-    def rows_of(self, piece: Piece, *, width: int) -> Iterator[tuple[int, bytes, int]]:
-        """Give each row's line, its text and the number of its fields; empty lines are rows of one column only."""
+    def rows_of(self, piece: Piece, *, width: int) -> Iterator[tuple[int, bytes]]:
+        """Give each row's line and its text; empty lines are rows of one column only."""
         line, place = piece.line, 0
         while found := self.row.match(piece.text, place):
             if width == 1 or found[0] not in _EMPTY_LINES:
-                yield line, found[0], len(self.fields(found[0]))
+                yield line, found[0]
             line += found[0].count(self.line_end)
             place = found.end()
 

@@ -28,7 +28,8 @@ _SNAPPY = (
     "Publish it as it is, or packed by gzip or zstd, under the same name.",
 )
 _FOREIGN = (  # what no text begins with, what that is, and what to do
-    (b"PAR1", ("Parquet", 'Publish text, or declare "FileFormat": "Parquet" in _metadata.json.')),
+    # A column may be called PAR1; Thrift's first byte is no text.
+    (b"PAR1\x15", ("Parquet", 'Publish text, or state "FileFormat": "Parquet" in _metadata.json.')),
     (b"PK\x03\x04", ("a zip archive", None)),
     (b"\xff\x06\x00\x00sNaPpY", _SNAPPY),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import TypeAlias, TypeVar
 _T = TypeVar("_T")
 
 Members: TypeAlias = tuple[tuple[str, "Json"], ...]
-Json: TypeAlias = str | float | bool | list["Json"] | Members | None
+Json: TypeAlias = str | int | float | bool | list["Json"] | Members | None
 
 DEEPEST = 40  # levels; deeper text is no metadata, and would end in a RecursionError
 _MOST_REPAIRS = 1_000  # for each, lines are counted from the first
@@ -34,7 +35,7 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16 in place of UTF-8"),
     (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16 in place of UTF-8"),
 )
-_LITERALS: dict[str, Json] = {"true": True, "false": False, "null": None}
+_LITERALS = frozenset({"true", "false", "null"})
 
 
 class NotJsonError(ValueError):
@@ -101,9 +102,11 @@ def _value(cursor: _Cursor) -> Json:
         return _string(cursor)
     found = _WORD.match(cursor.text, cursor.at)
     word = found[0] if found else ""
-    if word in _LITERALS or _NUMBER.fullmatch(word):
+    # What is beyond all floats is text: JSON has no word for infinity.
+    if word in _LITERALS or (_NUMBER.fullmatch(word) and math.isfinite(float(word))):
         cursor.at += len(word)
-        return _LITERALS[word] if word in _LITERALS else float(word)
+        value: Json = json.loads(word)
+        return value
     return _bare(cursor, "a value")
 
 

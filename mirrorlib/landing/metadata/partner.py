@@ -56,7 +56,7 @@ def _plain(value: Json) -> Any:  # noqa: ANN401  # JSON of any shape
         return {name: _plain(item) for name, item in value}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return value
 
 
 def _members(value: Json) -> Mapping[str, Json]:
@@ -67,4 +67,4 @@ def _word(value: Json) -> str | None:
     """Return a text, or a number as it was written: 2019, not 2019.0."""
     if isinstance(value, float):
         return f"{value:.15g}"
-    return value if isinstance(value, str) else None
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else None

@@ -238,5 +238,7 @@ def _kind(value: Json) -> str:
     """Name the kind of a JSON value, as JSON does."""
     if isinstance(value, bool):
         return str(value).lower()
-    kinds = {str: "a string", float: "a number", list: "an array", tuple: "an object"}
+    if isinstance(value, int | float):
+        return "a number"
+    kinds: dict[type, str] = {str: "a string", list: "an array", tuple: "an object"}
     return kinds.get(type(value), "null")

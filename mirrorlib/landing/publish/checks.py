@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import MarkerError, SchemaError
-from mirrorlib.identifiers import find_name, find_named, fold_name
+from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.landing.columns import INSERT, UPSERT
-from mirrorlib.landing.delimited.values import has_four_digits
+from mirrorlib.landing.delimited.values import DATA_TYPES, has_four_digits, read_values
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
 from mirrorlib.landing.publish.declare import format_of, published_type
 from mirrorlib.landing.publish.files import has_no_numbers
@@ -69,10 +69,11 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
     names = [name for name in rows.column_names if name != MARKER_COLUMN]
     _check_keys(rows, given)
     data = rows.select(names)
+    known = {fold_name(column.name): column for column in given.known.columns}
     mine: dict[str, tuple[pa.Field, pa.ChunkedArray, str]] = {}
     notes: list[str] = []
-    for field in data.schema:
-        found = _fit_column(data[field.name], field, given)
+    for field, column in zip(data.schema, data.columns, strict=True):
+        found = _fit_column(column, field, known.get(fold_name(field.name)), given)
         if found is None:
             notes.append(f"column {field.name} is left out: it has no values and no type yet")
         else:
@@ -81,7 +82,6 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
         msg = "the rows have no column that has a type"
         step = "Give the columns' types, also where there are no rows."
         raise given.refused(msg, None, step)
-    known = {fold_name(column.name): column for column in given.known.columns}
     lacking = [column for name, column in known.items() if name not in mine]
     _check_columns([mine[name][0] for name in mine if name not in known], lacking, given)
     if lacking and count_markers(rows, INSERT).keys() - {"delete"}:
@@ -89,6 +89,7 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
         notes.append(f"the rows lack columns that were published before, which become NULL: {gone}")
     columns = known | {name: field for name, (field, *_) in mine.items()}
     values = {name: column for name, (_, column, _) in mine.items()}
+    _check_times(values, given)
     fitted = _arranged(columns, values, rows, given)
     fields = tuple(columns.values())
     markers = given.known.markers or MARKER_COLUMN in fitted.column_names
@@ -128,6 +129,20 @@ def _check_columns(new: list[pa.Field], lacking: list[pa.Field], given: Given) -
         raise given.refused(msg, new[0].name, f"Leave it out, {_OR_ANEW}")
 
 
+def _check_times(values: Mapping[str, pa.ChunkedArray], given: Given) -> None:
+    """Refuse text that is no time where delimited text declares one: mirrors have both as text, and readers stop."""
+    declared = DATA_TYPES["itime"]
+    for column in given.metadata.schema_definition if given.csv and not given.force else ():
+        texts = values.get(fold_name(column.name))
+        if texts is None or column.data_type.casefold() != declared.name.casefold():
+            continue
+        row = first_refused(texts, lambda part: read_values(part, declared, pa.string()))
+        if row is not None:
+            msg = f"the value is no {declared.name}, as which the column is declared"
+            step = f"Write it as {declared.written}, {_OR_ANEW}"
+            raise given.refused(msg, column.name, step, row=row)
+
+
 def _arranged(
     columns: Mapping[str, pa.Field],
     values: Mapping[str, pa.ChunkedArray],
@@ -154,14 +169,13 @@ def _arranged(
 
 
 def _fit_column(
-    values: pa.ChunkedArray, field: pa.Field, given: Given
+    values: pa.ChunkedArray, field: pa.Field, known: pa.Field | None, given: Given
 ) -> tuple[pa.Field, pa.ChunkedArray, str] | None:
     """Give a column its table's type, and that type's name in delimited text.
 
     None for a column of nothing but NULL that nobody has seen yet: it waits until its type is known, for which
     delimited text, and keys, cannot wait.
     """
-    known = find_named(given.known.columns, field.name)
     kind, word = published_type(field.type, csv=given.csv)
     if kind is None:
         msg = "this type has no place in the open mirroring format"
@@ -190,7 +204,7 @@ def _as_published(
     try:
         published = canonical_values(values, kind)
     except pa.ArrowInvalid as exc:
-        msg = f"a value is finer than {kind} can hold"
+        msg = "a value is finer than a microsecond"
         step = "Round the values yourself, as it suits your data."
         raise given.refused(msg, name, step, found=str(values.type)) from exc
     if given.csv and pa.types.is_temporal(kind):  # every reader stops at such years
@@ -207,7 +221,7 @@ def _as_known(
     """Cast to the type that was published before, if every value survives."""
 
     def read(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-        if is_number(known) and has_no_numbers(texts):
+        if is_number(known) and has_no_numbers(texts, known):
             msg = "text that is no number"
             raise pa.ArrowInvalid(msg)
         return texts.cast(known)

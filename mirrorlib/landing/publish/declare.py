@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.identifiers import fold_name
+from mirrorlib.landing.delimited.dialect import dialect_of
 from mirrorlib.landing.delimited.values import DATA_TYPES
 from mirrorlib.landing.metadata.declared import Detection, TableMetadata
 from mirrorlib.landing.publish.known import json_bytes
@@ -121,7 +122,11 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
         old, new = (str(value).lower() for value in values)  # of true and false, JSON's words
         msg = f"the table's {name} is {old} already and cannot become {new}"
         raise MetadataError(msg, table=table, next_step=f"Leave it out, {anew}")
-    if format_of(stated) == "csv" and dict(stated.format_properties) != dict(CSV_PROPERTIES):
+    bare = replace(stated, schema_definition=())
+    ours = replace(bare, format_properties=CSV_PROPERTIES)
+    if format_of(stated) == "csv" and dialect_of(bare, table=table) != dialect_of(
+        ours, table=table
+    ):
         msg = "another publisher declared this table's delimited text in another way than mirrorlib writes it"
         raise MetadataError(msg, table=table, next_step="Publish to a table of your own.")
     keys, wished = stated.key_columns, wanted.keys or stated.key_columns

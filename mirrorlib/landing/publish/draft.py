@@ -14,14 +14,20 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.identifiers import find_name, fold_name
-from mirrorlib.landing.columns import INSERT, UPSERT
+from mirrorlib.landing.columns import INSERT, UPSERT, check_names
 from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.publish.checks import Fitted, Given, fit_rows
 from mirrorlib.landing.publish.claims import Content, FileSequence
 from mirrorlib.landing.publish.declare import Wanted, format_of, metadata_bytes, settle_metadata
-from mirrorlib.landing.publish.known import NOTHING_KNOWN, KnownSchema, read_known, write_known
+from mirrorlib.landing.publish.known import (
+    NOTHING_KNOWN,
+    KnownSchema,
+    read_known,
+    told_by_files,
+    write_known,
+)
 from mirrorlib.landing.publish.rows import column_of, count_markers, encode_rows
 from mirrorlib.names import LONGEST_PART, NO_VALUE
 from mirrorlib.store import Store
@@ -91,6 +97,7 @@ def read_state(zone: Store, place: FileSequence, state: FolderState) -> FolderSt
         state = FolderState()
     elif there.etag != state.etag:
         metadata = parse_metadata(zone.read(path) or b"", table)
+        metadata = told_by_files(zone, metadata, table=table)
         state = FolderState(etag=there.etag, metadata=metadata)
     return replace(state, known=read_known(zone, state.metadata, state.known, table=table))
 
@@ -116,11 +123,15 @@ def make_draft(rows: pa.Table, state: FolderState, wanted: Wanted, place: FileSe
     given = Given(table=table, metadata=metadata, known=state.known, partition_by=by, force=force)
     fitted = fit_rows(rows, given)
     file_format = format_of(metadata)
+    if file_format == "csv":  # in a header, blanks around a name are none of it
+        names = [column.name.strip() for column in fitted.known.columns]
+        check_names(names, table=table, file="the data")
+    extension = metadata.file_extension or "csv" if file_format == "csv" else "parquet"
     default = UPSERT if metadata.upsert_default else INSERT
     contents: list[tuple[FileSequence, Content]] = []
     for partition, part in split_partitions(fitted.rows, by, table=table).items():
         data, markers = encode_rows(part, file_format), count_markers(part, default)
-        content = Content(data=data, extension=file_format, markers=markers)
+        content = Content(data=data, extension=extension, markers=markers)
         contents.append((replace(place, partition=partition), content))
     spelled, files = state.spelled(metadata, fitted, force=force), tuple(contents)
     return Draft(metadata=spelled, known=fitted.known, contents=files, notes=fitted.notes)

@@ -1,8 +1,9 @@
 """Read the file that somebody wants to publish: Parquet, a folder of it as Spark writes one, or CSV.
 
-In: a path, and the types that the table has. Out: an Arrow table. Promises: no value is changed. CSV has
-no types: a column is read as the table's type if all its values are that, and otherwise as what they look
-like, so that the checks can say what has changed (see `checks`). What is no plain number stays text.
+In: a path, and the types that the table has. Out: an Arrow table. Promises: no value is changed, fractions
+aside, of which a float is the nearest. CSV has no types: a column is read as the table's type if all its
+values are that, and otherwise as what they look like, so that the checks can say what has changed (see
+`checks`). What is no plain number stays text.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from pyarrow import csv
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.parquet import open_parquet
-from mirrorlib.landing.types import is_number
-from mirrorlib.landing.values import first_refused
+from mirrorlib.landing.types import MAX_PRECISION, is_binary_float, is_number
+from mirrorlib.landing.values import first_misfit, first_refused
 
 # A number that is nothing but its value: no leading zeros, no sign that would be lost, no digits too many.
 _PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 _LONGEST_NUMBER = 17
-# What a column of numbers takes no value from: an article number that begins with 0, a telephone's +.
-_NO_NUMBER = r"^\s*(\+|-?0[0-9])"
+# What a column of numbers takes no value from: an article number that begins with 0, a telephone's +, 0x1F.
+_NO_NUMBER = r"^\s*(\+|-?0[0-9xX])"
+_MANY_DIGITS = r"^-?[0-9]{8,38}$"  # from 8 on, a float may have no room for them
 _PARQUET = frozenset({".parquet", ".pq"})
 _AS_UTF_8 = "Save the file as UTF-8, or read it yourself and give the rows as an Arrow table."
 
@@ -51,12 +53,22 @@ def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa
     raise ChangeFileError(msg, table=table, file=path.name, next_step=step)
 
 
-def has_no_numbers(texts: pa.ChunkedArray) -> bool:
-    """Say whether a column of numbers would change any of the texts."""
+def has_no_numbers(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Say whether a column of numbers would change any of the texts, fractions aside, which floats round."""
+    if is_binary_float(kind):
+        long = texts.filter(pc.match_substring_regex(texts, _MANY_DIGITS))
+        if first_misfit(long.cast(pa.decimal128(MAX_PRECISION, 0)), kind) is not None:
+            return True
     return bool(pc.any(pc.match_substring_regex(texts, _NO_NUMBER)).as_py())
 
 
 def _read_parts(folder: Path, table: str) -> pa.Table:
+    for inner in sorted(path.name for path in folder.iterdir() if path.is_dir()):
+        if inner == "_delta_log" or inner[0] not in "_.":
+            msg = "the folder to publish holds another one, as a table's does: its rows are not just those of its files"
+            step = "Read it with Spark, and publish the frame, or what it has written as Parquet."
+            found = inner.partition("=")[0]  # behind it is a value
+            raise ChangeFileError(msg, table=table, file=folder.name, found=found, next_step=step)
     parts = sorted(part for part in folder.glob("*.parquet") if part.name[0] not in "_.")
     if not parts:
         msg = "the folder to publish holds no Parquet files"
@@ -131,7 +143,7 @@ def _with_texts(rows: pa.Table, known: Mapping[str, pa.DataType], path: Path) ->
     for name in numbers:
         text = texts[name]
         if name in known:
-            changes = has_no_numbers(text)
+            changes = has_no_numbers(text, known[name])
         else:
             plain = pc.match_substring_regex(text, _PLAIN_NUMBER)
             short = pc.less_equal(pc.utf8_length(text), _LONGEST_NUMBER)

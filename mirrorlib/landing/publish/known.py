@@ -23,11 +23,11 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.listing import TableFolder, see_below, see_folder
-from mirrorlib.landing.metadata.declared import TableMetadata
+from mirrorlib.landing.metadata.declared import TableMetadata, as_published
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import INSTANT
 from mirrorlib.names import parse_name, sequence_name
-from mirrorlib.store import Store
+from mirrorlib.store import Store, StoredFile
 
 STATE = "_mirrorlib"
 FORMAT = 1
@@ -65,6 +65,13 @@ def read_known(
     return _adopted(zone, metadata, table)
 
 
+def told_by_files(zone: Store, metadata: TableMetadata, *, table: str) -> TableMetadata:
+    """Take the format as readers do, which the files tell where it is not stated and another publisher began."""
+    if not metadata.assumed and zone.stat(_path(parse_name(table).folder, 1)) is not None:
+        return metadata
+    return as_published(metadata, (file.name for file in _shown(zone, table)))
+
+
 def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
     """Write a version; False when another writer was first with that number."""
     columns = [
@@ -86,9 +93,7 @@ def _adopted(zone: Store, metadata: TableMetadata, table: str) -> KnownSchema:
             kind, nullable = declared.mirror_type("keep"), stated.nullable is not False
             defined.append(pa.field(stated.name, kind, nullable))
         return KnownSchema(columns=tuple(defined), markers=True)
-    name = parse_name(table)
-    place = TableFolder(name=name, path=name.folder)
-    seen = see_below(zone, place, see_folder(zone, place), plain=False).files
+    seen = _shown(zone, table)
     files = [file for file in seen if file.name.endswith(".parquet") and file.size]
     files.sort(key=lambda file: (file.modified, file.path))
     columns: dict[str, pa.Field] = {}
@@ -105,6 +110,12 @@ def _adopted(zone: Store, metadata: TableMetadata, table: str) -> KnownSchema:
                 learnt = pa.field(column.name, column.type, nullable)
                 columns.setdefault(fold_name(column.name), learnt)
     return KnownSchema(columns=tuple(columns.values()), markers=markers)
+
+
+def _shown(zone: Store, table: str) -> tuple[StoredFile, ...]:
+    name = parse_name(table)
+    place = TableFolder(name=name, path=name.folder)
+    return see_below(zone, place, see_folder(zone, place), plain=False).files
 
 
 def json_bytes(value: Mapping[str, object]) -> bytes:

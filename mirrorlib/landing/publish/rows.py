@@ -166,7 +166,13 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
     if hasattr(data, "toArrow"):  # a Spark 4 frame, classic or Connect
         return data.toArrow()
     if hasattr(data, "__arrow_c_stream__"):  # Arrow's own reader, polars, DuckDB, pandas 2.2 …
-        return pa.table(data)
+        try:
+            return pa.table(data)
+        except pa.ArrowException as exc:  # its text shows values
+            msg = "the frame cannot be handed out as Arrow"
+            step = "Give each column values of one type."
+            found = type(exc).__name__
+            raise SchemaError(msg, table=table, found=found, next_step=step) from None
     msg = (
         f"cannot take rows from {type(data).__name__}: give an Arrow table, batch or reader, a frame that hands out "
         "Arrow, or the path of a Parquet or CSV file (write a Spark 3 frame as Parquet first)"

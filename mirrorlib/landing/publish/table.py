@@ -68,7 +68,8 @@ class LandingTable:
                 writers make at the same moment, each one that returns has a file of its own.
             force: Publish although it changes the schema in a way that stops a Fabric table.
             follows: Publish behind the file of this number (0: as the first), or not at all: for rows that are
-                right there only. Partition folders count each for itself. None: behind what there is.
+                right there only. Partition folders count each for itself; a table ordered by time has no numbers, and
+                follows nothing. None: behind what there is.
 
         Raises:
             ChangeFileError: a file cannot be read, or what was published is not what was sent.
@@ -100,7 +101,8 @@ class LandingTable:
         Args:
             paths: Parquet or CSV files, or folders of Parquet files.
             marker: As `write`.
-            batch_id: What the caller calls the files together.
+            batch_id: What the caller calls the files together: the first one has this id, as if it were alone, the
+                second the id with `/2` behind it, and so on.
             force: As `write`.
 
         Raises:
@@ -116,10 +118,12 @@ class LandingTable:
             with _naming(path):
                 rows = self._take(path, marker)
                 draft, fingerprint = self._declared(rows, force=force), fingerprint_rows(rows)
-            if last is None or batch_id is not None:
-                last = self._call(fingerprint, None if batch_id is None else f"{batch_id}/{place}")
+            if batch_id is not None:
+                last = self._call(fingerprint, f"{batch_id}/{place}")
+                if place == 1:  # by the id itself, as a file alone is; builds before said /1
+                    last = replace(self._call(fingerprint, batch_id), former=last.key)
             else:
-                last = last.following(fingerprint)
+                last = last.following(fingerprint) if last else self._call(fingerprint, None)
             first = first or last
             yield self._landed(draft, last)
         if first is not None and not self._returns(first):
@@ -152,10 +156,11 @@ class LandingTable:
     def delete(
         self, data: object, batch_id: str | None = None, *, force: bool = False
     ) -> Published:
-        """Publish deletes of the rows' keys; other columns are left out."""
+        """Publish deletes of the rows' keys; other columns are left out, but for those that must not be NULL."""
         rows = self._take(data, DELETE)
         by = partitions(self._wanted, self._state, table=self._name)
-        names = dict.fromkeys((*self._keys(rows), *by, MARKER_COLUMN))
+        needed = [column.name for column in self._state.known.columns if not column.nullable]
+        names = dict.fromkeys((*self._keys(rows), *by, *needed, MARKER_COLUMN))
         rows = rows.select([name for name in names if name in rows.column_names])
         return self._publish(rows, batch_id, force=force)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mirrorlib import identifiers
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.store import LocalStore
@@ -160,11 +161,12 @@ def test_decimals_with_a_negative_scale_are_published_as_whole_numbers(
     assert [Decimal(12300)] == read["v"].to_pylist()
 
 
-def test_nanoseconds_that_would_be_lost_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.time64("ns")])
+def test_nanoseconds_that_would_be_lost_are_refused(tmp_path: Path, kind: pa.DataType) -> None:
     """Microseconds are what Delta holds."""
-    found = refusal(tmp_path, column(pa.timestamp("ns"), 1))
+    found = refusal(tmp_path, column(kind, 1))
 
-    assert "finer than" in found.reason
+    assert "a value is finer than a microsecond" == found.reason
 
 
 # The type before
@@ -246,6 +248,21 @@ def test_new_columns_stand_at_the_end_and_known_ones_in_their_order(tmp_path: Pa
     assert ["id", "b", "a", "new"] == after(tmp_path, first, second).column_names
 
 
+def test_known_columns_are_not_gone_through_for_each_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands took time by their square."""
+    wide = pa.table({"id": [1], **{f"c{at}": [at] for at in range(100)}})
+    table = LandingZoneWriter(tmp_path).table("t", keys=["id"])
+    table.write(wide)
+    folded = []
+    fold = identifiers.fold_name
+    monkeypatch.setattr(identifiers, "fold_name", lambda name: folded.append(1) or fold(name))
+
+    table.upsert(wide)
+    assert len(folded) < 1000
+
+
 def test_a_nullable_column_may_be_missing(tmp_path: Path) -> None:
     """Its rows become NULL, which is said."""
     table = LandingZoneWriter(tmp_path).table("t", keys=["id"])
@@ -316,14 +333,17 @@ def test_a_change_of_nullability_is_refused(
 
 
 def test_deletes_lack_no_column_that_must_not_be_null(tmp_path: Path) -> None:
-    """A file of keys alone would lack it; whole rows with marker 2 go through."""
-    rows = column(pa.int64(), 1, nullable=False)
+    """A file of keys alone would lack it; whole rows go through, without the other columns."""
+    rows = column(pa.int64(), 1, nullable=False).append_column("more", pa.array(["x"]))
     table = LandingZoneWriter(tmp_path).table("t", keys=["id"])
     table.write(rows)
 
-    with pytest.raises(SchemaError, match="is missing now"):
-        table.delete(rows)
-    assert 2 == table.write(rows, 2).number
+    with pytest.raises(SchemaError, match=r"is missing now.*Add the column"):
+        table.delete(rows.select(["id"]))
+    assert 2 == table.delete(rows).number
+    (deleted,) = list(visible(LocalStore(tmp_path), "t").values())[1:]
+    assert ["id", "v", "__rowMarker__"] == pq.read_schema(io.BytesIO(deleted)).names
+    assert 3 == table.write(rows, 2).number
 
 
 # Delimited text
@@ -340,6 +360,32 @@ def test_delimited_text_takes_no_new_columns(tmp_path: Path) -> None:
 
 
 ROWS_WITH_MORE = pa.table({"id": [1], "v": [1], "more": ["x"]})
+
+
+def test_names_that_are_one_without_blanks_are_refused(tmp_path: Path) -> None:
+    """As a header's names are read; Parquet has both."""
+    rows = pa.table({"id": [1], "a": [1], " a": [1]})
+
+    assert "two columns have the same name" == refusal(tmp_path, rows, file_format="csv").reason
+    assert 1 == LandingZoneWriter(tmp_path).table("p", keys=["id"]).write(rows).number
+
+
+def test_text_goes_into_a_time_of_delimited_text_where_it_is_one(tmp_path: Path) -> None:
+    """Both are text in a mirror, and every reader would stop at what is no time."""
+    times = column(pa.time64("us"), dt.time(10, 30))
+    texts = column(pa.string(), "10:30", None)
+    table = LandingZoneWriter(tmp_path).table("t", keys=["id"], file_format="csv")
+    table.write(times)
+    table.write(texts)
+
+    no_time = column(pa.string(), "10:30", "a-secret")
+    caught = refusal(tmp_path, no_time)
+    assert ("the value is no ITime, as which the column is declared", "v", 1) == (
+        caught.reason,
+        caught.column,
+        caught.row,
+    )
+    assert 3 == table.write(no_time, force=True).number
 
 
 def test_delimited_text_needs_a_type_at_once(tmp_path: Path) -> None:
@@ -376,6 +422,8 @@ def test_keys_are_there_and_not_null(
         ("int64", ["5", "007"], 1, "string"),
         ("int64", ["5", "6", "x"], 2, "string"),
         ("double", ["5", "+49"], 1, "string"),
+        ("double", ["5", "12345678", "9007199254740993"], 2, "string"),
+        ("int64", ["5", "0x1F"], 1, "string"),
         ("bool", ["true", "maybe"], 1, "string"),
     ],
 )

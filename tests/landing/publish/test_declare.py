@@ -139,6 +139,17 @@ def test_our_own_delimited_text_is_continued() -> None:
     assert dict(CSV_PROPERTIES) == dict(stated.format_properties)
 
 
+def test_delimited_text_that_is_declared_alike_in_other_words_is_continued() -> None:
+    """What it means counts, and what is declared stays as it is."""
+    stated = settled(keys=("id",), file_format="csv")
+    said = {**CSV_PROPERTIES, "FirstRowAsHeader": "True", "Encoding": "utf8", "RowSeparator": "\\n"}
+    alike = replace(stated, format_properties=said)
+
+    assert alike == settled(alike)
+    with pytest.raises(MetadataError, match="in another way"):
+        settled(replace(stated, format_properties={**said, "EscapeCharacter": "\\"}))
+
+
 @pytest.mark.parametrize(
     "stored,kind,name",
     [

@@ -56,6 +56,19 @@ def test_rows_are_taken_from_whatever_hands_out_arrow(data: object) -> None:
     assert ROWS.equals(rows, check_metadata=True)
 
 
+def test_a_frame_of_mixed_values_is_refused_without_showing_them() -> None:
+    """As pandas' is, whose columns may hold anything: Arrow's own text shows the value."""
+
+    class MixedFrame:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return pa.table({"v": pa.array([1, "a-secret"])}).__arrow_c_stream__(requested_schema)
+
+    with pytest.raises(SchemaError, match="cannot be handed out as Arrow") as caught:
+        taken(MixedFrame())
+    assert caught.value.__suppress_context__
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("data", [None, 5, [{"id": 1}], {"id": [1]}])
 def test_anything_else_is_a_type_error(data: object) -> None:
     """It says what would do."""
@@ -83,6 +96,20 @@ def test_parquet_files_and_folders_are_read(tmp_path: Path) -> None:
     ) as caught:
         taken(folder)
     assert "part-00000.snappy.parquet and part-00002.parquet" == caught.value.found
+
+
+@pytest.mark.parametrize("inner,found", [("_delta_log", "_delta_log"), ("state=new", "state")])
+def test_a_folder_that_is_a_table_is_not_read_by_its_files(
+    tmp_path: Path, inner: str, found: str
+) -> None:
+    """Files in a Delta table's folder may be removed from it, and those in partition folders are rows, too."""
+    pq.write_table(ROWS, tmp_path / "part-00000.parquet")
+    (tmp_path / "_temporary").mkdir()
+    assert ROWS.equals(taken(tmp_path))
+    (tmp_path / inner).mkdir()
+    with pytest.raises(ChangeFileError, match="holds another one") as caught:
+        taken(tmp_path)
+    assert found == caught.value.found
 
 
 @pytest.mark.parametrize(
@@ -182,6 +209,11 @@ def test_text_of_another_encoding_is_refused(tmp_path: Path, types: dict[str, pa
         (pa.float64(), "+5", "+5"),
         (pa.float64(), "1e-05", 1e-05),
         (pa.float64(), "0.5", 0.5),
+        (pa.int64(), "0x1F", "0x1F"),
+        (pa.float64(), "9007199254740993", "9007199254740993"),
+        (pa.float64(), "9007199254740992", 2.0**53),
+        (pa.float64(), "12345678901234567000", 12345678901234567000.0),  # as JavaScript writes it
+        (pa.float32(), "16777217", "16777217"),
         (pa.decimal128(9, 2), "01.50", "01.50"),
         (pa.decimal128(9, 2), "1.505", 1.505),
         (pa.string(), "5", "5"),

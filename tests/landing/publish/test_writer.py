@@ -123,6 +123,41 @@ def test_what_is_declared_for_text_is_no_type_of_a_parquet_table(tmp_path: Path)
     assert pa.int32() == pq.read_schema(folder / f"{2:020d}.parquet").field("id").type
 
 
+@pytest.mark.parametrize("inner", ["", "d=1/"])
+def test_a_folder_of_csv_files_takes_no_parquet_beside_them(tmp_path: Path, inner: str) -> None:
+    """Readers take it as CSV while all its files are .csv, and would stop at the mixture."""
+    folder = tmp_path / FOLDER / inner
+    folder.mkdir(parents=True)
+    (tmp_path / FOLDER / "_metadata.json").write_text('{"keyColumns": ["id"]}')
+    (folder / f"{1:020d}.csv").write_text("id,v\r\n1,a\r\n")
+
+    with pytest.raises(MetadataError, match="in another way than mirrorlib writes it"):
+        LandingZoneWriter(tmp_path).table(TABLE).upsert(ORDERS)
+
+
+def test_a_described_table_of_parquet_files_goes_on_as_parquet(tmp_path: Path) -> None:
+    """As readers take it, for every writer that comes."""
+    folder = tmp_path / FOLDER
+    folder.mkdir(parents=True)
+    said = '{"keyColumns": ["id"], "SchemaDefinition": {"Columns": [{"Name": "id", "DataType": "Int64"}]}}'
+    (folder / "_metadata.json").write_text(said)
+    pq.write_table(ORDERS, folder / f"{1:020d}.parquet")
+
+    for number in 2, 3:
+        done = LandingZoneWriter(tmp_path).table(TABLE).upsert(ORDERS)
+        assert f"{number:020d}.parquet" == done.file
+    assert not [found for found in mirrorlib.check(tmp_path).findings if found.severity == "error"]
+
+
+def test_text_has_the_extension_that_is_stated(tmp_path: Path) -> None:
+    """Readers pass over any other."""
+    LandingZoneWriter(tmp_path).table(TABLE, keys=["id"], file_format="csv").write(ORDERS)
+    path = tmp_path / FOLDER / "_metadata.json"
+    path.write_text(path.read_text().replace('"FileExtension": "csv"', '"FileExtension": "txt"'))
+
+    assert f"{2:020d}.txt" == LandingZoneWriter(tmp_path).table(TABLE).upsert(ORDERS).file
+
+
 def test_a_table_folder_that_was_deleted_begins_at_one_again(tmp_path: Path) -> None:
     """Also for a writer that had published into the old one: Fabric takes it for a new table."""
     store = LocalStore(tmp_path)
@@ -145,6 +180,28 @@ def test_a_batch_id_is_published_once_for_ever(store: Store) -> None:
     assert (first.number, False) == (1, first.repeated)
     assert (again.number, True) == (1, again.repeated)
     assert ["a", "b"] == batches(store)
+
+
+def test_files_with_a_batch_id_are_there_once_whether_the_first_came_alone(
+    store: Store, tmp_path: Path
+) -> None:
+    """The first one has the id itself; what builds before have called `ID/1` is known when it comes again."""
+    paths = [tmp_path / f"{name}.parquet" for name in "abc"]
+    for path in paths:
+        pq.write_table(batch(path.stem), path)
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+
+    for count in 1, 2, 3, 1:
+        done = list(orders.write_files(paths[:count], batch_id="7"))
+        assert list(range(1, count + 1)) == [published.number for published in done]
+    assert not orders.write(batch("d"), batch_id="7/1").repeated
+    assert ["a", "b", "c", "d"] == batches(store)
+    with pytest.raises(FileChangedError, match="used before"):
+        list(orders.write_files(paths[1:], batch_id="7"))
+
+    orders.write(batch("a"), batch_id="8/1")  # as builds before have called the first of two
+    assert [5, 6] == [done.number for done in orders.write_files(paths[:2], batch_id="8")]
+    assert [5, 6] == [done.number for done in orders.write_files(paths[:2], batch_id="8")]
 
 
 def test_a_batch_that_has_to_follow_on_a_file_follows_on_it_or_is_not_published(
