@@ -23,7 +23,7 @@ from mirrorlib.events import LOG, STOPPED, facts_of
 from mirrorlib.extras import Extra, how_to_install
 
 _LOG = logging.getLogger(__name__)
-Tell = Callable[[logging.LogRecord, Mapping[str, Any]], None]
+Tell = Callable[[logging.LogRecord, Mapping[str, Any]], object]
 
 
 @contextlib.contextmanager
@@ -46,7 +46,7 @@ def listen(
     with contextlib.ExitStack() as ended:
         ended.callback(LOG.setLevel, LOG.level)
         for one in (*to, *also):
-            handler = one if isinstance(one, logging.Handler) else _open(one)
+            handler = one if isinstance(one, logging.Handler) else _open(one, ended)
             ended.callback(handler.close)
             LOG.addHandler(handler)
             ended.callback(LOG.removeHandler, handler)
@@ -55,7 +55,7 @@ def listen(
         yield
 
 
-def _open(to: str | os.PathLike[str]) -> logging.Handler:
+def _open(to: str | os.PathLike[str], ended: contextlib.ExitStack) -> Listener:
     msg, step = f"events cannot be passed on to {to}", "Give a file, in a folder that is there."
     try:
         if to in {"openlineage", "otel"}:
@@ -64,8 +64,9 @@ def _open(to: str | os.PathLike[str]) -> logging.Handler:
         file = WatchedFileHandler(to, encoding="utf-8")  # which opens it again where it was moved
     except (ImportError, OSError) as exc:
         raise ParameterError(msg, found=str(exc), next_step=step) from exc
+    ended.callback(file.close)
     file.setFormatter(_JsonLine())
-    return file
+    return Listener(str(to), lambda record, _: file.handle(record))
 
 
 class _JsonLine(logging.Formatter):

@@ -245,6 +245,24 @@ def test_a_record_has_the_facts_as_attributes(caplog: pytest.LogCaptureFixture) 
     assert {"event": "batch", "table": "orders", "batch": 3} == facts_of(record)
 
 
+def test_a_file_that_cannot_be_made_anew_fails_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, and the file goes on where it can be made again."""
+    path = tmp_path / "log" / "events"
+    path.parent.mkdir()
+
+    with mirrorlib.listen(path):
+        path.parent.rename(tmp_path / "old")
+        emit("reset", "%(table)s was reset", table="a")
+        path.parent.mkdir()
+        emit("reset", "%(table)s was reset", table="b")
+
+    (said,) = [one.getMessage() for one in caplog.records if one.levelno > logging.INFO]
+    assert said.startswith(f"{path} does not know that a was reset: [Errno 2]")
+    assert ["b"] == [one["table"] for one in lines(path)]
+
+
 def test_listening_leaves_the_logger_as_it_was(tmp_path: Path) -> None:
     """And one run adds to what another has written, also where the file was moved away meanwhile."""
     log, path = logging.getLogger("mirrorlib.events"), tmp_path / "events"
