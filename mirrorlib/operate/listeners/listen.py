@@ -102,13 +102,18 @@ def _caller(command: str) -> Tell:
     if not words or shutil.which(words[0]) is None:
         msg = "the alert is no command that can be run"
         step = "Name a program and its arguments; what needs a shell goes into a script."
-        raise ParameterError(msg, found=command, next_step=step)
+        found = words[0] if words else "no word, or an open quote"  # arguments may hold secrets
+        raise ParameterError(msg, found=found, next_step=step)
 
     def tell(record: logging.LogRecord, facts: Mapping[str, Any]) -> None:
         stops = facts["event"] in {"block", "failure"} and facts["before"] not in STOPPED
         if stops or facts["event"] == "recovery":
             texts = {f"MIRRORLIB_{k.upper()}": v for k, v in facts.items() if isinstance(v, str)}
             line, env = f"{_JsonLine().format(record)}\n".encode(), {**os.environ, **texts}
-            subprocess.run(words, input=line, env=env, stdout=2, timeout=60, check=True)  # noqa: S603  # theirs
+            try:
+                subprocess.run(words, input=line, env=env, stdout=2, timeout=60, check=True)  # noqa: S603  # theirs
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as exc:
+                exc.cmd = words[0]  # what is logged
+                raise
 
     return tell

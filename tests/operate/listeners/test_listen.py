@@ -182,21 +182,24 @@ def test_an_alert_that_fails_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, said: str
 ) -> None:
     """And fails nothing else."""
-    with mirrorlib.listen(tmp_path / "events", alert=program(tmp_path, text)):
+    command = f"{program(tmp_path, text)} --token s3cr3t"
+    with mirrorlib.listen(tmp_path / "events", alert=command):
         emit_state("", table="orders", state="failed", reason="no")
 
     assert said in caplog.text
+    assert "s3cr3t" not in caplog.text
     assert ["failure"] == [one["event"] for one in lines(tmp_path / "events")]
 
 
-@pytest.mark.parametrize("command", ["nothing-of-this-name", "'open", "  "])
+@pytest.mark.parametrize("command", ["nothing-of-this-name s3cr3t", "'open s3cr3t", "  "])
 def test_a_command_that_cannot_be_run_is_refused_before_anything(command: str) -> None:
-    """By name."""
+    """By name, without its arguments."""
     with (
-        pytest.raises(ParameterError, match="the alert is no command"),
+        pytest.raises(ParameterError, match="the alert is no command") as raised,
         mirrorlib.listen(alert=command),
     ):
         raise AssertionError
+    assert "s3cr3t" not in str(raised.value)
 
 
 def test_a_place_that_cannot_be_written_is_refused(
