@@ -689,3 +689,5 @@ def test_columns_of_one_name_are_refused(session: SparkSession) -> None:
     """A key could mean either."""
     with pytest.raises(KeysError, match="two columns have the same name"):
         key_by(plain(session).selectExpr("k1", "k2", "v AS k1"), "k2")
+    with pytest.raises(KeysError, match="column K1: two columns have the same name"):
+        key_by(plain(session).selectExpr("k1", "k2", "v AS K1"), "k2")
