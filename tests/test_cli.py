@@ -185,6 +185,23 @@ def test_places_that_are_not_there_are_wrong_usage(
     assert not Path(target).exists()
 
 
+@pytest.mark.parametrize(
+    "words", ["publish zone t {long} --keys id", "fabric-items {file} --wheel {wheel}"]
+)
+def test_places_that_no_system_takes_get_no_stack_trace(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python's own errors are told like a store's."""
+    file, wheel = tmp_path / "file", tmp_path / "m.whl"
+    file.touch(), wheel.touch()
+    names = {"long": "a" * 300, "file": file, "wheel": wheel}
+
+    assert 1 == main([word.format(**names) for word in words.split()])
+
+    told = capsys.readouterr().err
+    assert told.startswith("mirrorlib: cannot do what was asked for (found [Errno ")
+
+
 def test_a_reader_who_has_seen_enough_gets_no_stack_trace(zone: ZoneWriter) -> None:
     """`mirrorlib check … | head` closes the pipe early."""
     zone.table("orders", keys=["id"]).file([{"id": 1}], number=2)

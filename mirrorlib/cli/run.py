@@ -17,7 +17,7 @@ from mirrorlib.cli.main import CLOSED, OK, SIGNALLED, STOPPED, USAGE
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.delta.lock import has_lost_java
 from mirrorlib.delta.trouble import is_sparks, spark_error
-from mirrorlib.errors import LocalSparkError, MirrorError
+from mirrorlib.errors import LocalSparkError, MirrorError, StoreError
 from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.operate.listeners.listen import listen
 from mirrorlib.operate.rounds import told_of_trouble, watch
@@ -66,10 +66,16 @@ def run_one(arguments: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED
     except Exception as exc:
-        if not is_sparks(exc):
+        if is_sparks(exc):
+            logging.getLogger(__name__).exception("Spark failed", exc_info=exc)
+            error = spark_error(exc, "do what was asked for")
+        elif isinstance(exc, OSError):
+            logging.getLogger(__name__).info("a file failed", exc_info=exc)
+            step = "See that each place that was named is what it has to be, and may be read and written."
+            error = StoreError("cannot do what was asked for", found=str(exc), next_step=step)
+        else:
             raise
-        logging.getLogger(__name__).exception("Spark failed", exc_info=exc)
-        say_error(spark_error(exc, "do what was asked for"), as_json=arguments.json)
+        say_error(error, as_json=arguments.json)
         return STOPPED
     well = answer if isinstance(answer, bool) else answer.ok
     return OK if well else STOPPED

@@ -55,6 +55,7 @@ _CONF = {
     **READS_WHOLE,  # for Delta's own files, of which reader options say nothing
     "spark.sql.timestampType": "TIMESTAMP_LTZ",  # of "timestamp" in DDL and casts
     "spark.sql.caseSensitive": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",  # else `sql_text` would write other texts
     "spark.sql.storeAssignmentPolicy": "ANSI",
     "spark.sql.sources.partitionOverwriteMode": "static",  # else nothing replaces a table's columns
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",

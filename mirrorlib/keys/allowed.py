@@ -6,15 +6,14 @@ those of Foundry's Key by; the keys of a table may have some more.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
-from mirrorlib.identifiers import fold_name
+from mirrorlib.identifiers import find_name
 from mirrorlib.keys.value import Keys
-from mirrorlib.names import as_names
+from mirrorlib.names import as_names, named_twice
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -36,9 +35,9 @@ def check_keys(
     types: frozenset[str] = _KEY_TYPES,
 ) -> Keys:
     """Return the keys that are meant; *types* are those that a key column may have."""
-    if double := [name for name, count in Counter(schema.names).items() if count > 1]:
+    if double := named_twice(schema.names):
         msg = "two columns have the same name, so a key could mean either"
-        raise KeysError(msg, column=double[0], next_step="Rename or drop one of them.")
+        raise KeysError(msg, column=double, next_step="Rename or drop one of them.")
     keys = _named(schema, columns, "key columns")
     order = _named(schema, order_by, "order columns")
     gone = None if deleted is None else _find(schema, deleted, "deletion column")
@@ -76,24 +75,19 @@ def check_again(schema: StructType, keys: Keys) -> Keys:
 
 def _named(schema: StructType, names: str | Sequence[str], what: str) -> tuple[str, ...]:
     found = tuple(_find(schema, name, what) for name in as_names(names))
-    if double := [name for name, count in Counter(found).items() if count > 1]:
+    if double := named_twice(found):
         msg = f"the {what} name a column twice"
-        raise KeysError(msg, column=double[0], next_step="Name it once.")
+        raise KeysError(msg, column=double, next_step="Name it once.")
     return found
 
 
 def _find(schema: StructType, name: str, what: str) -> str:
-    """Find a column as Spark would: by its name, or by the only one that differs in case alone."""
-    if name in schema.names:
-        return name
-    alike = [known for known in schema.names if fold_name(known) == fold_name(name)]
-    if len(alike) == 1:
-        return alike[0]
+    if (found := find_name(schema.names, name)) is not None:
+        return found
     msg = f"the {what} name one that the DataFrame does not have"
-    if alike:
-        msg = f"the {what} name one that the DataFrame has more than once, in other cases"
-    step = "Name one that it has, in its own case."
-    raise KeysError(msg, column=name, found=", ".join(schema.names), next_step=step)
+    raise KeysError(
+        msg, column=name, found=", ".join(schema.names), next_step="Name one that it has."
+    )
 
 
 def _check_types(

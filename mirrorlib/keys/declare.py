@@ -7,6 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
+from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.allowed import check_again, check_keys
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import tag_columns
@@ -72,13 +73,18 @@ def union_keyed(*frames: DataFrame) -> DataFrame:
     primary key is never kept: call `key_by` on the result, which is the recipe for a backfill.
 
     Raises:
-        KeysError: no frame is given, or the frames share a partition key and a column of it has several types: a
-            union would cast it, and keys that were different could become one.
+        KeysError: no frame is given, or a column is not in all of them; or they share a partition key and a column of
+            it has several types: a union would cast it, and keys that were different could become one.
 
     """
     if not frames:
         msg = "there is nothing to put together"
         raise KeysError(msg, next_step="Give at least one DataFrame.")
+    names = [{fold_name(name) for name in frame.columns} for frame in frames]
+    if missing := set().union(*names) - names[0].intersection(*names):
+        msg = "a column is not in all frames that are put together"
+        step = "Select the same columns of each, NULL for what one does not have."
+        raise KeysError(msg, column=min(missing), next_step=step)
     shared = {(keys.partition, keys.lost) for keys in map(keys_of, frames)}
     partition, lost = shared.pop()
     keeps = bool(partition) and not shared

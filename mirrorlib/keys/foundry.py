@@ -33,6 +33,7 @@ _PARTS = (  # of a field; those that say nothing are null
     "mapKeyType", "mapValueType", "subSchemas",
 )  # fmt: skip
 _PRIMARY = {"BYTE", "SHORT", "INTEGER", "LONG", "STRING", "BOOLEAN", "TIMESTAMP", "DATE"}
+_DIGITS = 38  # of a decimal, at most
 _SIMPLE = _PRIMARY | {"BINARY", "DOUBLE", "FLOAT"}  # Spark's `typeName`, in capitals
 
 
@@ -114,7 +115,7 @@ def _written(kind: types.DataType, path: str, *, nullable: bool | None) -> dict[
         field |= {"mapKeyType": key, "mapValueType": value}
     elif isinstance(kind, types.StructType):
         field["subSchemas"] = _fields(kind, f"{path}.")
-    elif field["type"] not in _SIMPLE:
+    elif field["type"] not in _SIMPLE or " collate " in kind.simpleString():
         msg = "a column's type has no counterpart in a Foundry schema"
         raise KeysError(msg, column=path, found=kind.simpleString(), next_step="Cast or drop it.")
     return field
@@ -214,6 +215,9 @@ def _type(field: Mapping[str, Any], path: str) -> types.DataType:
         if not isinstance(precision, int) or not isinstance(scale, int):
             msg = "a DECIMAL of the schema document lacks precision or scale"
             raise KeysError(msg, column=path)
+        if not 0 <= scale <= precision <= _DIGITS:
+            msg = "a DECIMAL of the schema document has digits that no type here has"
+            raise KeysError(msg, column=path, found=f"{precision}, {scale}")
         return types.DecimalType(precision, scale)
     if type_name == "ARRAY":
         inner = _read_field(field.get("arraySubtype"), f"{path}.element")

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from mirrorlib.errors import KeysError
-from mirrorlib.identifiers import quote
+from mirrorlib.identifiers import find_name, quote
 from mirrorlib.keys.read import require_keys
 from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
@@ -78,9 +78,9 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
 
 def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:
     """Keep the newest row of each key, tombstones too."""
-    if _RANK in df.columns:
+    if (taken := find_name(df.columns, _RANK)) is not None:
         msg = "a column has a name that is needed while rows are resolved"
-        raise KeysError(msg, column=_RANK, next_step="Rename it.")
+        raise KeysError(msg, column=taken, next_step="Rename it.")
     # The query fails at a NULL in a key: dropping such rows would hide them, keeping them make them one record.
     missing = reduce(or_, [f.col(quote(name)).isNull() for name in keys.primary])
     names = ", ".join(keys.primary)

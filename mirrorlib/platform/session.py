@@ -55,7 +55,7 @@ def local_spark(
     """Start, or give back, a local Spark session that reads and writes Delta tables.
 
     The first start on a machine downloads Delta's jars (about 90 MB) from Maven Central and keeps
-    them.
+    them. What other threads print while it starts is not shown, as what Java says is not.
 
     Args:
         app_name: The application's name.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirrorlib.delta import sessions
+from mirrorlib.identifiers import sql_text
 from mirrors import Mirror, at
 from zones import damage_pages
 
@@ -69,6 +70,14 @@ def test_a_file_that_is_gone_is_not_left_out_where_the_cluster_ignores_missing_f
 
     assert ("current", "void") == (report.state, mirror.outcome(3)["outcome"])
     mirror.assert_holds(2)
+
+
+def test_texts_mean_the_same_on_every_cluster(spark: SparkSession) -> None:
+    """A table's properties hold names of columns, which may hold quotes and backslashes."""
+    text, odd = 'it\'s "a\\b"', {"spark.sql.parser.escapedStringLiterals": "true"}
+
+    with configured_cluster(spark, odd), sessions.lend_session(spark) as session:
+        assert text == session.sql(f"SELECT {sql_text(text)}").collect()[0][0]
 
 
 @pytest.mark.thorough

@@ -193,6 +193,15 @@ def test_frames_whose_key_columns_differ_in_type_are_not_put_together(
         union_keyed(*frames)
 
 
+def test_frames_whose_columns_differ_are_not_put_together(session: SparkSession) -> None:
+    """The column is named; letters' case is no difference."""
+    one, other = keyed(session), keyed(session).withColumnRenamed("v", "V")
+
+    assert Keys(partition=KEY) == keys_of(union_keyed(one, other))
+    with pytest.raises(KeysError, match="column v: a column is not in all frames"):
+        union_keyed(one, other.drop("V"))
+
+
 def test_columns_that_are_no_keys_may_be_widened(session: SparkSession) -> None:
     """Only in the keys a cast does harm."""
     frames = [

@@ -391,6 +391,15 @@ def java(c: Case) -> DataFrame:
     return c.df.selectExpr("*", "same(w) AS n")
 
 
+for name in ("my upper", "a,upper"):
+
+    @edge(f"Java function called {name}", NONE)
+    def java_odd(c: Case, name: str = name) -> DataFrame:
+        """Its last word is one of Spark's own."""
+        java_function(c, name)
+        return c.df.selectExpr("*", f"`{name}`(w) AS n")
+
+
 @edge("Java function named like Spark's", NONE)
 def java_like_own(c: Case) -> DataFrame:
     """It prints as Spark's own do."""
@@ -475,6 +484,20 @@ def in_schema(c: Case) -> DataFrame:
     found = c.df.selectExpr("*", "default.upper(w) AS n")
     keys = keys_of(found)
     c.session.sql("DROP FUNCTION default.upper")
+    return found if keys else plain(c.session)
+
+
+@edge("function of another schema whose last word is one of Spark's own", NONE)
+def in_other_schema(c: Case) -> DataFrame:
+    """It is not among those that the session lists."""
+    for statement in (
+        "CREATE DATABASE IF NOT EXISTS elsewhere",
+        "CREATE OR REPLACE FUNCTION elsewhere.`my upper`(x BIGINT) RETURNS BIGINT RETURN x + 1",
+    ):
+        sql_function(c, statement)
+    found = c.df.where("elsewhere.`my upper`(v) > 1")
+    keys = keys_of(found)
+    c.session.sql("DROP DATABASE elsewhere CASCADE")
     return found if keys else plain(c.session)
 
 
@@ -666,3 +689,5 @@ def test_columns_of_one_name_are_refused(session: SparkSession) -> None:
     """A key could mean either."""
     with pytest.raises(KeysError, match="two columns have the same name"):
         key_by(plain(session).selectExpr("k1", "k2", "v AS k1"), "k2")
+    with pytest.raises(KeysError, match="column K1: two columns have the same name"):
+        key_by(plain(session).selectExpr("k1", "k2", "v AS K1"), "k2")

@@ -235,6 +235,7 @@ def test_a_primary_key_of_another_shape_is_refused(primary: object, reason: str)
         ({"fieldSchemaList": [{"type": "STRING"}]}, "has no name"),
         ({"fieldSchemaList": [field("a", "GEOHASH")]}, "column a: .* type that is not known .found GEOHASH"),
         ({"fieldSchemaList": [field("a", "DECIMAL")]}, "column a: a DECIMAL .* lacks precision or scale"),
+        ({"fieldSchemaList": [field("a", "DECIMAL", precision=50, scale=60)]}, "column a: a DECIMAL .* digits .*found 50, 60"),
         ({"fieldSchemaList": [field("a", "STRUCT")]}, "column a: a STRUCT .* has no subSchemas"),
         ({"fieldSchemaList": [field("a", "ARRAY")]}, "column a.element: .* not an object"),
         ({"fieldSchemaList": [field("a", "STRING", extra=1)]}, "column a|field 0: .* a part that is not known"),
@@ -261,6 +262,14 @@ def test_a_type_without_counterpart_is_refused(spark: SparkSession, kind: str) -
         KeysError, match=r"column (a|a\.x\.element): a column's type has no counterpart"
     ):
         to_foundry_schema(spark.createDataFrame([], f"a {kind}"))
+
+
+def test_a_text_of_another_order_has_no_counterpart(spark: SparkSession) -> None:
+    """Keys that are equal there would differ in Foundry."""
+    if spark.version < "4":
+        pytest.skip("collations came with Spark 4")
+    with pytest.raises(KeysError, match=r"column a: .* no counterpart .*found string collate"):
+        to_foundry_schema(spark.sql("SELECT 'x' COLLATE UTF8_LCASE AS a"))
 
 
 @pytest.mark.parametrize("kind", ["binary", "double", "float"])

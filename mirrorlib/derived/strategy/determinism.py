@@ -8,10 +8,10 @@ so that rows that stay cannot be told.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from mirrorlib.keys.tracing.functions import called, calls_python, defined_columns, user_defined
+from mirrorlib.keys.tracing import functions
 from mirrorlib.keys.tracing.plan import REDACTED, Node
 
 if TYPE_CHECKING:
@@ -62,22 +62,22 @@ def trouble_of(result: DataFrame, root: Node, above: Sequence[Node]) -> str:
     """Say what in a transformation may give something else another time, on rows that have not changed."""
     if any(node.operator == _WRITTEN_DOWN for node in above):
         return f"it reads something that is no source of it ({_WRITTEN_DOWN})"
-    defined = defined_columns(root)
-    if any(calls_python(node, defined) for node in above):
+    defined = functions.defined_columns(root)
+    if any(functions.calls_python(node, defined) for node in above):
         return "it calls a function of a user's"
-    names = _names_called(above)
-    foreign = user_defined(result.sparkSession, names)
+    names = _names_called(above, functions.odd_names(result.sparkSession))
+    foreign = functions.user_defined(result.sparkSession, names)
     unknown = f"{min(foreign)} is not known to be a function of Spark's" if foreign else ""
     return _each_time(names, _DRAWN) or unknown
 
 
-def _names_called(above: Sequence[Node]) -> set[str]:
+def _names_called(above: Sequence[Node], odd: Collection[str] = ()) -> set[str]:
     # What a leaf prints in parentheses, such as a range's ends, is no call.
-    return {name for node in above if node.children for name in called(node)}
+    return {name for node in above if node.children for name in functions.called(node, odd)}
 
 
-def _each_time(names: set[str], functions: re.Pattern[str]) -> str:
-    found = sorted(name for name in names if functions.fullmatch(name))
+def _each_time(names: set[str], drawn: re.Pattern[str]) -> str:
+    found = sorted(name for name in names if drawn.fullmatch(name))
     return f"{found[0]} gives another value each time" if found else ""
 
 

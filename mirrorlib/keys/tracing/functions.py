@@ -8,7 +8,7 @@ be one of Spark's expressions. A name that is not known there, and not one of Sp
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.identifiers import quote
@@ -18,7 +18,8 @@ from mirrorlib.keys.tracing.plan import Node, walk
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CALL = re.compile(r"`?([^\s,()\[\]]+)\(")  # a quoted name may begin with one
+# A quoted name may begin with one; one that is kept in a schema may hold blanks, and prints with its catalog.
+_CALL = re.compile(r"`?(spark_catalog\.[^(#]+|[^\s,()\[\]]+)\(")
 _NUMBERED = re.compile(r"\)#(\d+)")
 # A name behind its expression, up to the number that ends its part of a list.
 _DEFINED = re.compile(rf" AS (?=([^#]*\))#(\d+){TYPE}(?:, |\]|$))")
@@ -65,9 +66,22 @@ def defined_columns(root: Node) -> frozenset[str]:
     return frozenset(found)
 
 
-def called(node: Node) -> set[str]:
-    """Return the names of the functions that an operator calls, in its subqueries too."""
-    return {name for inner in (node, *walk(*node.subplans)) for name in _CALL.findall(inner.text)}
+def odd_names(spark: SparkSession) -> set[str]:
+    """Return the names of a user's functions that no text shows as one word, such as `my upper`."""
+    from pyspark.errors import PySparkException
+
+    try:
+        names = {str(row[0]) for row in spark.sql("SHOW USER FUNCTIONS").collect()}
+    except PySparkException:  # a platform that does not tell: nor does it of any other function
+        return set()
+    return {name for name in names if re.search(r"[\s,()\[\]]", name)}
+
+
+def called(node: Node, odd: Collection[str] = ()) -> set[str]:
+    """Return the names of the functions that an operator calls, in its subqueries too; some may be *odd*."""
+    texts = [inner.text for inner in (node, *walk(*node.subplans))]
+    found = {name for text in texts for name in _CALL.findall(text)}
+    return found | {name for name in odd if any(f"{name}(" in text.lower() for text in texts)}
 
 
 def user_defined(spark: SparkSession, names: set[str]) -> set[str]:

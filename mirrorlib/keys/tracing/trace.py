@@ -116,7 +116,8 @@ def _judge_way(spark: SparkSession, root: Node, marked: Marked) -> list[rules.Ef
     if not all(effect.partition for effect in effects):
         return effects  # it is lost already: no need to look functions up
     nodes = [node for node, _ in marked.way]
-    names = [functions.called(node) for node in nodes]
+    odd = functions.odd_names(spark)
+    names = [functions.called(node, odd) for node in nodes]
     defined = functions.defined_columns(root)
     foreign = functions.user_defined(spark, set().union(*names))
     shared = functions.shared_until(spark, nodes)

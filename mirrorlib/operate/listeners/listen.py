@@ -23,7 +23,7 @@ from mirrorlib.events import LOG, STOPPED, facts_of
 from mirrorlib.extras import Extra, how_to_install
 
 _LOG = logging.getLogger(__name__)
-Tell = Callable[[logging.LogRecord, Mapping[str, Any]], None]
+Tell = Callable[[logging.LogRecord, Mapping[str, Any]], object]
 
 
 @contextlib.contextmanager
@@ -46,7 +46,7 @@ def listen(
     with contextlib.ExitStack() as ended:
         ended.callback(LOG.setLevel, LOG.level)
         for one in (*to, *also):
-            handler = one if isinstance(one, logging.Handler) else _open(one)
+            handler = one if isinstance(one, logging.Handler) else _open(one, ended)
             ended.callback(handler.close)
             LOG.addHandler(handler)
             ended.callback(LOG.removeHandler, handler)
@@ -55,7 +55,7 @@ def listen(
         yield
 
 
-def _open(to: str | os.PathLike[str]) -> logging.Handler:
+def _open(to: str | os.PathLike[str], ended: contextlib.ExitStack) -> Listener:
     msg, step = f"events cannot be passed on to {to}", "Give a file, in a folder that is there."
     try:
         if to in {"openlineage", "otel"}:
@@ -64,8 +64,9 @@ def _open(to: str | os.PathLike[str]) -> logging.Handler:
         file = WatchedFileHandler(to, encoding="utf-8")  # which opens it again where it was moved
     except (ImportError, OSError) as exc:
         raise ParameterError(msg, found=str(exc), next_step=step) from exc
+    ended.callback(file.close)
     file.setFormatter(_JsonLine())
-    return file
+    return Listener(str(to), lambda record, _: file.handle(record))
 
 
 class _JsonLine(logging.Formatter):
@@ -101,13 +102,18 @@ def _caller(command: str) -> Tell:
     if not words or shutil.which(words[0]) is None:
         msg = "the alert is no command that can be run"
         step = "Name a program and its arguments; what needs a shell goes into a script."
-        raise ParameterError(msg, found=command, next_step=step)
+        found = words[0] if words else "no word, or an open quote"  # arguments may hold secrets
+        raise ParameterError(msg, found=found, next_step=step)
 
     def tell(record: logging.LogRecord, facts: Mapping[str, Any]) -> None:
         stops = facts["event"] in {"block", "failure"} and facts["before"] not in STOPPED
         if stops or facts["event"] == "recovery":
             texts = {f"MIRRORLIB_{k.upper()}": v for k, v in facts.items() if isinstance(v, str)}
             line, env = f"{_JsonLine().format(record)}\n".encode(), {**os.environ, **texts}
-            subprocess.run(words, input=line, env=env, stdout=2, timeout=60, check=True)  # noqa: S603  # theirs
+            try:
+                subprocess.run(words, input=line, env=env, stdout=2, timeout=60, check=True)  # noqa: S603  # theirs
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as exc:
+                exc.cmd = words[0]  # what is logged
+                raise
 
     return tell

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from openlineage.client import OpenLineageClient
 from openlineage.client import event_v2 as ol
@@ -83,5 +82,6 @@ def _named(place: str, table: str = "") -> tuple[str, str]:
         return "spark", ".".join(split_dotted(place))
     if "://" not in place:
         return "file", place
-    url = urlsplit(place)
-    return f"{url.scheme.replace('s3a', 's3')}://{url.netloc}", url.path.strip("/")
+    scheme, _, rest = place.partition("://")  # in a store, a `#` or `?` is part of a name
+    host, _, path = rest.partition("/")
+    return f"{scheme.replace('s3a', 's3')}://{host}", path.strip("/")

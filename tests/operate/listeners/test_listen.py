@@ -182,21 +182,24 @@ def test_an_alert_that_fails_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, said: str
 ) -> None:
     """And fails nothing else."""
-    with mirrorlib.listen(tmp_path / "events", alert=program(tmp_path, text)):
+    command = f"{program(tmp_path, text)} --token s3cr3t"
+    with mirrorlib.listen(tmp_path / "events", alert=command):
         emit_state("", table="orders", state="failed", reason="no")
 
     assert said in caplog.text
+    assert "s3cr3t" not in caplog.text
     assert ["failure"] == [one["event"] for one in lines(tmp_path / "events")]
 
 
-@pytest.mark.parametrize("command", ["nothing-of-this-name", "'open", "  "])
+@pytest.mark.parametrize("command", ["nothing-of-this-name s3cr3t", "'open s3cr3t", "  "])
 def test_a_command_that_cannot_be_run_is_refused_before_anything(command: str) -> None:
-    """By name."""
+    """By name, without its arguments."""
     with (
-        pytest.raises(ParameterError, match="the alert is no command"),
+        pytest.raises(ParameterError, match="the alert is no command") as raised,
         mirrorlib.listen(alert=command),
     ):
         raise AssertionError
+    assert "s3cr3t" not in str(raised.value)
 
 
 def test_a_place_that_cannot_be_written_is_refused(
@@ -243,6 +246,24 @@ def test_a_record_has_the_facts_as_attributes(caplog: pytest.LogCaptureFixture) 
     (record,) = caplog.records
     assert ("orders: batch 3", "orders") == (record.getMessage(), record.table)  # type: ignore[attr-defined]  # an extra
     assert {"event": "batch", "table": "orders", "batch": 3} == facts_of(record)
+
+
+def test_a_file_that_cannot_be_made_anew_fails_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, and the file goes on where it can be made again."""
+    path = tmp_path / "log" / "events"
+    path.parent.mkdir()
+
+    with mirrorlib.listen(path):
+        path.parent.rename(tmp_path / "old")
+        emit("reset", "%(table)s was reset", table="a")
+        path.parent.mkdir()
+        emit("reset", "%(table)s was reset", table="b")
+
+    (said,) = [one.getMessage() for one in caplog.records if one.levelno > logging.INFO]
+    assert said.startswith(f"{path} does not know that a was reset: [Errno 2]")
+    assert ["b"] == [one["table"] for one in lines(path)]
 
 
 def test_listening_leaves_the_logger_as_it_was(tmp_path: Path) -> None:

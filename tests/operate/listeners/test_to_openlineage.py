@@ -116,6 +116,7 @@ def test_columns_of_a_derived_table_lead_back_to_their_sources(
         ("/data/t", "file", "/data/t"),
         ("/data/a#b?c", "file", "/data/a#b?c"),
         ("s3a://bucket/a/t", "s3://bucket", "a/t"),
+        ("s3a://bucket/a/t#1", "s3://bucket", "a/t#1"),
         ("abfss://c@account.dfs.core.windows.net/t", "abfss://c@account.dfs.core.windows.net", "t"),
         ("`main`.`my``schema`.`t`", "spark", "main.my`schema.t"),
     ],
