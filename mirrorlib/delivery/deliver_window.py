@@ -92,9 +92,9 @@ def _is_delivered(job: StreamJob, plan: WindowPlan, given: int | None) -> bool:
     return position >= plan.number
 
 
-def check_registry(job: StreamJob, entry: WindowEntry) -> None:
+def check_registry(job: StreamJob, entry: WindowEntry | None) -> None:
     """Refuse a registry that was set back: its next windows would be taken for others that are there."""
-    stream, known = job.stream, entry.plan.number
+    stream, known = job.stream, 0 if entry is None else entry.plan.number
     position = job.run.sink.position(stream)
     if position <= known or job.registry.newest(stream) != entry:
         return

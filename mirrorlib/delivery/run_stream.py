@@ -45,8 +45,6 @@ def bring_up_to_date(job: StreamJob, told: StreamReport) -> Iterator[StreamRepor
             msg = "the consumer was dropped or rewound a moment ago"
             raise TableBusyError(msg, table=stream.table, next_step="Run again.")
         entry = registry.newest(stream)
-        if entry is not None and entry.done is not None:
-            check_registry(job, entry)
         while not job.run.stop():
             plan = _planned(job, entry)
             if plan is None:
@@ -101,6 +99,7 @@ def _planned(job: StreamJob, entry: WindowEntry | None) -> WindowPlan | None:
     plan = _next(job, entry)
     if plan is None:
         return None
+    check_registry(job, entry)
     job.tell(plan, "plan", "before")
     plan = job.registry.write_plan(job.stream, plan)
     job.tell(plan, "plan", "after")

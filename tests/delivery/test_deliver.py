@@ -280,6 +280,34 @@ def test_a_registry_that_was_set_back_does_not_pass_windows_over(source: Source)
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("step, known", [("plan", 0), ("deliver", 1)])
+def test_a_registry_of_a_window_under_way_does_not_pass_windows_over(
+    source: Source, step: str, known: int
+) -> None:
+    """A backup that was taken meanwhile is put back: of a window that has not ended, or before the first is planned."""
+    state, kept = Path(source.target, "_mirrorlib"), source.root / "kept"
+
+    def keep(event: Event) -> None:
+        if (event.step, event.when) == (step, "before"):
+            shutil.copytree(state, kept)
+
+    source.export(observe=keep)
+    for value in "ab":
+        source.run(f"INSERT INTO {{t}} VALUES (7, '{value}')")
+        source.export()
+    shutil.rmtree(state)
+    shutil.rmtree(next(kept.rglob("lease")))  # it ran out long ago
+    shutil.copytree(kept, state)
+    source.run("INSERT INTO {t} VALUES (8, 'c')")
+
+    for _ in range(2):
+        stopped = source.export()
+        assert "failed" == stopped.state
+        assert f"found window 3 of the stream, {known} in the registry" in stopped.reason
+    assert 3 == len(source.sink.windows())
+
+
+@pytest.mark.thorough
 def test_a_receiver_that_was_never_given_anything_was_not_emptied(source: Source) -> None:
     """Though the log does not tell any more that nothing has changed since the stream began; the registry does."""
     source.export(start="now")
