@@ -212,8 +212,7 @@ def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
             folder=stage.folder,
             collected=collected,
             stated_rows=stated_rows,
-            # What began with a snapshot needs none.
-            given=None if stream.start_at is None else given,
+            given=given,
             unchanged_since=is_unchanged_since,
             physical=physical_names(metadata),
             renewed=renewed_columns(source.commits, plan.until) if metadata.mapped else {},

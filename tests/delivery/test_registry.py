@@ -12,6 +12,7 @@ import pytest
 from mirrorlib.errors import JournalError, TableBusyError
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.leases import hold, process_started
+from mirrorlib.feed.window import plan_window
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import parse_name
