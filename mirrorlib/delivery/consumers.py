@@ -24,7 +24,7 @@ from mirrorlib.feed.proof import may_leave_log
 from mirrorlib.feed.window import begin_stream, open_window
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, registries
-from mirrorlib.journal.streams import Start, check_start, table_id_of, version_given
+from mirrorlib.journal.streams import Start, check_start, last_seen, version_given
 from mirrorlib.names import matches, parse_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
@@ -162,7 +162,7 @@ def _status(
     try:
         commits = _commits_of(place, registry.table, spark)
         status, health = replace(status, newest=commits.newest), "failed"
-        status = _compare(commits, registry, status, table_id_of(stream, entry))
+        status = _compare(commits, registry, status, last_seen(stream, entry))
     except MirrorError as exc:
         status = replace(status, health=health, reason=str(exc))
     if said.get("state") == "failed" and status.health in {"behind", "expiring"}:
@@ -173,14 +173,14 @@ def _status(
 
 
 def _compare(
-    commits: Commits, registry: Registry, status: ConsumerStatus, table_id: str
+    commits: Commits, registry: Registry, status: ConsumerStatus, seen: tuple[str, int, str]
 ) -> ConsumerStatus:
     """Compare the position that a status tells with the table's log; say what came of it."""
     newest, position = commits.newest, status.position
     if position is None:
         return replace(status, health="behind")
-    if not commits.is_still(table_id, position):
-        reason = f"{registry.table}: the table was made anew."
+    if not commits.is_still(*seen):
+        reason = f"{registry.table}: the table was made anew, or put back from a backup."
         return replace(status, health="expired", reason=reason)
     if position == newest:
         return replace(status, health="current", versions=0, seconds=0.0, rows=0)

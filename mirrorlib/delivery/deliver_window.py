@@ -116,7 +116,7 @@ def _lost_meanwhile(job: StreamJob, plan: WindowPlan) -> FeedExpiredError | None
     if plan.kind == "snapshot":
         return None
     try:
-        check_table(job, plan.table_id, plan.until)
+        check_table(job, plan.table_id, plan.until, plan.until_hash)
     except FeedExpiredError as exc:
         return exc
     commits = job.source.commits
@@ -177,7 +177,7 @@ def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> Non
 def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
     spark, source, stream, state = job.spark, job.source, job.stream, job.registry.state
     collected = stated_rows = None
-    check_table(job, plan.table_id, plan.after)
+    check_table(job, plan.table_id, plan.until, plan.until_hash)
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)
     else:

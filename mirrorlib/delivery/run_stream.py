@@ -24,8 +24,8 @@ from mirrorlib.journal.leases import hold
 from mirrorlib.journal.streams import (
     WindowEntry,
     WindowPlan,
+    last_seen,
     position_of,
-    table_id_of,
     version_given,
 )
 from mirrorlib.names import as_names
@@ -115,7 +115,7 @@ def _next(job: StreamJob, entry: WindowEntry | None) -> WindowPlan | None:
     if position is None:
         return _plan(job, entry, None, commits.newest)
     try:
-        check_table(job, table_id_of(stream, entry), position)
+        check_table(job, *last_seen(stream, entry))
         if position >= goal:
             return None
         until = min(goal, position + (job.run.max_versions or goal + 1))

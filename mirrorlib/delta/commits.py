@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, cast
 
 import pyarrow.parquet as pq
@@ -48,6 +49,7 @@ class Commits:
         self._read_commits: dict[int, FeedCommit] = {}  # small ones
         self._glimpses: dict[int, FeedCommit] = {}  # of the others, without files
         self._metadata: dict[int, Metadata] = {}
+        self._hashes: dict[int, str] = {}
         self._horizons: dict[int, datetime] = {}  # without a gap up to the newest version
 
     def check(self) -> None:
@@ -68,7 +70,7 @@ class Commits:
         now = anew._files.versions
         if all(now.get(number, file) == file for number, file in self._files.versions.items()):
             anew._read_commits, anew._glimpses = self._read_commits, self._glimpses
-            anew._metadata = self._metadata
+            anew._metadata, anew._hashes = self._metadata, self._hashes
         return anew
 
     @cached_property
@@ -171,9 +173,19 @@ class Commits:
         """Return the metadata in force now."""
         return self.metadata_at(self.newest)
 
-    def is_still(self, table: str, version: int) -> bool:
-        """Say whether the table is the one of an id that was read up to a version: neither made anew nor put back."""
-        return self.metadata.id == table and version <= self.newest
+    def is_still(self, table: str, version: int, known: str = "") -> bool:
+        """Say whether the table is the one of an id that was read up to a version: neither made anew nor put back.
+
+        One that has grown since it was put back is told by the version's hash, where that is known and its file there.
+        """
+        same = self.metadata.id == table and version <= self.newest
+        return same and (not known or not self.has(version) or self.hash_of(version) == known)
+
+    def hash_of(self, version: int) -> str:
+        """Return a short hash of a version's file, the same wherever the table lies; raises as `read` does."""
+        if version not in self._hashes:
+            self._hashes[version] = sha256(self._data(version)).hexdigest()[:16]
+        return self._hashes[version]
 
     def metadata_at(self, version: int) -> Metadata:
         """Find the metadata in force once a version is committed, going back to the checkpoint before it."""

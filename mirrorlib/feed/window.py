@@ -128,6 +128,7 @@ def plan_window(
         table_id=commits.metadata.id,
         keys=tuple(keys),
         planned_at=now(),
+        until_hash=commits.hash_of(until),
     )
 
 

@@ -408,6 +408,40 @@ def test_a_table_made_anew_is_noticed(source: Source) -> None:
     assert "--rewind careful --to snapshot" in report.reason
 
 
+@pytest.mark.thorough
+def test_a_table_that_was_put_back_and_has_grown_is_noticed(source: Source) -> None:
+    """What the backup lacks was given, and what has come since has its versions; a window planned before, too."""
+    table, kept = Path(source.target, "orders"), source.root / "kept"
+    shutil.copytree(table, kept)
+    source.run("INSERT INTO {t} VALUES (7, 'a')")
+    source.export()
+
+    def put_back() -> None:
+        shutil.rmtree(table)
+        shutil.copytree(kept, table)
+        source.run("INSERT INTO {t} VALUES (8, 'b')", "INSERT INTO {t} VALUES (9, 'c')")
+
+    put_back()
+    report = source.export()
+    assert "failed" == report.state
+    assert "put back from a backup or made anew since it was read" in report.reason
+    assert "expired" == source.status().health
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+    assert "current" == source.export().state
+
+    def stop(event: Event) -> None:
+        if (event.step, event.when) == ("deliver", "before"):
+            raise StoppedError
+
+    source.run("INSERT INTO {t} VALUES (7, 'a')")
+    with pytest.raises(StoppedError):
+        source.export(observe=stop)
+    source.registry.state.delete_folder(f"{source.registry.folder}/lease")
+    put_back()
+    source.run("INSERT INTO {t} VALUES (10, 'd')", "INSERT INTO {t} VALUES (11, 'e')")
+    assert "put back from a backup" in source.export().reason
+
+
 def test_another_receiver_needs_another_consumer(source: Source, tmp_path: Path) -> None:
     """A position says what one receiver has; wrong words are refused before anything runs."""
     source.export()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 import pytest
 
+from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import JournalError, TableBusyError
+from mirrorlib.feed.window import plan_window
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.leases import hold, process_started
-from mirrorlib.feed.window import plan_window
 from mirrorlib.journal.registry import Registry
-from mirrorlib.journal.streams import WindowDone, WindowEntry, WindowPlan
+from mirrorlib.journal.streams import WindowDone, WindowEntry, WindowPlan, last_seen
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 
@@ -75,6 +77,34 @@ def test_a_damaged_window_is_named(
 
     assert "orders" == caught.value.table
     assert file.name == str(caught.value.file).rpartition("/")[2]
+
+
+def test_a_table_that_was_put_back_and_has_grown_is_another_one(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """By its log's file of the version that a plan has come to, as long as that is there; older plans know no hash."""
+    log = tmp_path / "table" / "_delta_log"
+    log.mkdir(parents=True)
+
+    def commit(version: int, said: str) -> Commits:
+        made = {"metaData": {"id": "t", "schemaString": '{"type": "struct", "fields": []}'}}
+        lines = [json.dumps(one) for one in ({"commitInfo": {"said": said}}, made)]
+        (log / f"{version:020d}.json").write_text("\n".join(lines))
+        return Commits(open_store(log.parent), "orders")
+
+    commit(0, "a")
+    stream = registry.begin(WANTED, 1)
+    plan = registry.write_plan(stream, plan_window(commit(1, "b"), stream, None, None, 1))
+    done = WindowDone(outcome="delivered", rows=2, seconds=0.5, finished_at=now(), given=1)
+    entry = WindowEntry(plan=plan, done=done)
+
+    assert commit(2, "c").is_still(*last_seen(stream, entry))
+    assert not commit(1, "d").is_still(*last_seen(stream, entry))
+    older = replace(entry, plan=replace(plan, until_hash=""))
+    assert commit(1, "d").is_still(*last_seen(stream, older))
+    assert commit(1, "b").is_still(*last_seen(stream, entry))
+    (log / f"{1:020d}.json").unlink()
+    assert commit(3, "e").is_still(*last_seen(stream, entry))
 
 
 def test_a_damaged_stream_is_named(registry: Registry, tmp_path: Path) -> None:

@@ -587,6 +587,15 @@ def test_history_that_is_gone_is_made_up_for(lake: Lake) -> None:
     report = lake.derive(["orders"], large)
     assert ("full", "it, or a source, was made anew since the last run") == (report.how, report.why)
 
+    shutil.copytree(lake.path("orders"), lake.path("kept"))
+    lake.run("INSERT INTO {orders} VALUES (10, 9, 99, 'new')")
+    lake.derive(["orders"], large)
+    shutil.rmtree(lake.path("orders"))
+    shutil.copytree(lake.path("kept"), lake.path("orders"))
+    lake.run("INSERT INTO {orders} VALUES (11, 9, 99, 'new')")
+    report = lake.derive(["orders"], large)
+    assert ("full", 1, 1) == (report.how, report.added, report.removed)
+
     shutil.rmtree(lake.path("out"))
     assert "full" == lake.derive(["orders"], large).how
 

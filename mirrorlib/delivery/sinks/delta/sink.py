@@ -240,9 +240,9 @@ def _check_untouched(work: WindowWork) -> None:
 def _is_there(work: WindowWork, *, wrote: bool) -> bool:
     """Say whether the target has the window; refuse to go on where either was set back, or a later stream has begun."""
     facts, stream = work.last.facts, work.stream
-    if work.last.window_of(stream.uuid) >= work.plan.number:
+    held, number = work.last.window_of(stream.uuid), work.plan.number
+    if held == number and facts["attempt"] == work.plan.attempt:
         return True
-    if not facts or facts["stream"] == stream.uuid:
     if held > number and wrote:  # another runner has gone on meanwhile
         return True
     is_set_back = work.plan.kind == "changes" and 0 < held < (work.given or 0)
@@ -253,6 +253,7 @@ def _is_there(work: WindowWork, *, wrote: bool) -> bool:
             msg = "the table that the consumer keeps was set back"
             found = f"window {held} of the stream in place of {work.given}"
         raise JournalError(msg, table=stream.table, found=found, next_step=work.set_right)
+    if not facts or facts["stream"] == stream.uuid:
         return False
     if not comes_after(stream, facts["ordinal"], facts["began_at"]):
         msg = "the consumer was rewound since, and this run delivers what its earlier stream had planned"
