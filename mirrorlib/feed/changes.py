@@ -13,7 +13,7 @@ from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.errors import printable
-from mirrorlib.identifiers import quote
+from mirrorlib.identifiers import find_name, quote
 from mirrorlib.tabular import Cell, Part, Tabular
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     from mirrorlib.feed import net
 
     columns = net.columns_of(frame)
+    keys = [find_name(columns, key) or key for key in keys]
     place = net.Helpers(columns).place
     images = Window.partitionBy(net.VERSION, *map(quote, keys), net.KIND)
     nth = f.row_number().over(images.orderBy(*net.orderable(frame, columns)))
@@ -160,6 +161,8 @@ def _plain(value: Any, kind: DataType) -> Any:  # noqa: ANN401  # a value of the
         away = {MINYEAR: _DAY, MAXYEAR: -_DAY}.get(value.year, timedelta())
         offset = (value + away).astimezone().utcoffset() or timedelta()
         return (value - offset).replace(tzinfo=UTC).isoformat()
+    if kind.typeName() == "variant":  # two equal ones differ for Python
+        return str(value)
     return value.isoformat() if isinstance(value, datetime) else value
 
 
