@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any, cast
 
 import pyarrow.parquet as pq
@@ -97,11 +98,18 @@ class Commits:
 
     @cached_property
     def _times(self) -> list[datetime]:
-        """Return when each version from `first` on was committed; as Delta has it, each later than the one before."""
-        tells = self.metadata.properties.get("delta.enableInCommitTimestamps") == "true"
-        versions = range(self.first, self.newest + 1)
-        stated = ((one, self.glance(one).stated_at if tells else None) for one in versions)
-        return list(_rising(at or _whole_milliseconds(self.written_at(one)) for one, at in stated))
+        """Return when each version from `first` on was committed; as Delta has it, each later than the one before.
+
+        The newest may state it; those before them were written earlier, whatever times their files have got since.
+        """
+        tells = self.metadata.properties.get("delta.enableInCommitTimestamps", "").lower() == "true"
+        newest_first = (self.glance(at).stated_at for at in range(self.newest, self.first - 1, -1))
+        stated = [at for at in takewhile(bool, newest_first) if at][::-1] if tells else []
+        files = range(self.first, self.newest + 1 - len(stated))
+        older = [*_rising(_whole_milliseconds(self.written_at(version)) for version in files)]
+        for back, at in enumerate(reversed(older), 1):
+            older[-back] = min(at, stated[0] - back * _MILLISECOND) if stated else at
+        return [*older, *stated]
 
     def committed_at(self, version: int) -> datetime:
         """Return when a version was committed, as its feed tells it."""
