@@ -87,6 +87,10 @@ def open_sources(
         if found is None or settled(found.location) in seen:
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
+        if _whereabouts(target).startswith(f"{settled(found.location)}/"):
+            msg = "the derived table lies in a source's folder, whose VACUUM would remove its files"
+            step = "Derive it to a place outside of every table."
+            raise LandingZoneError(msg, table=place.shown, found=target.shown, next_step=step)
         kept = f"{place.root.state} {place.ref.name}"
         if kept in seen:
             msg = f"in one state folder {seen[kept]} and this source have the same name"

@@ -796,6 +796,8 @@ def test_columns_that_cannot_be_compared_are_replaced_as_a_whole(lake: Lake) -> 
     def mapped(orders: DataFrame) -> DataFrame:
         return orders.selectExpr("id", "map('a', amount) AS m")
 
+    with pytest.raises(mirrorlib.LandingZoneError, match="in a source's folder"):
+        lake.derive(["orders"], large, "orders/inside")
     out = lake.path("out")
     for number in range(2):
         lake.run(f"UPDATE {{orders}} SET amount = {number} WHERE id = 1")
