@@ -105,7 +105,9 @@ def rewind_consumer(
     place = Target.of(target, catalog=catalog, state=state)
     found = known_streams(place, consumer, tables)
     check_start(to)
-    begins = [(each, begin_stream(_commits_of(place, each.table, spark), to)) for each in found]
+    begins = [
+        (each, begin_stream(_commits_of(place, each.table, spark), to, "to")) for each in found
+    ]
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
             held.enter_context(hold(registry.lease()))
@@ -151,12 +153,15 @@ def _status(
     stream = registry.present_stream()
     entry = registry.newest(stream)
     said = registry.read_status()
+    done = None if entry is None else entry.done
+    if entry is not None and done is None and entry.plan.number > 1:
+        done = registry.entry(stream, entry.plan.number - 1).done
     status = replace(
         status,
         position=version_given(stream, entry),
         **pick(stream, "to", "mode"),
         windows=0 if entry is None else entry.plan.number - (entry.done is None),
-        last=entry.done.finished_at if entry is not None and entry.done is not None else None,
+        last=None if done is None else done.finished_at,
     )
     health: Health = "unknown"
     try:

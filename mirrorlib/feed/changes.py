@@ -12,7 +12,7 @@ from itertools import groupby, zip_longest
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mirrorlib.errors import printable
+from mirrorlib.errors import FeedError, printable
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.tabular import Cell, Part, Tabular
 
@@ -99,7 +99,12 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     places = {net.TIME: f.unix_micros(net.TIME), place: nth if keys else f.lit(1)}
     numbered = frame.withColumns(places)
     order = [net.VERSION, *map(quote, keys), place]
-    rows = numbered.orderBy(*order, net.place_of_kind()).limit(2 * (limit + 1)).collect()
+    oldest = numbered.orderBy(*order, net.place_of_kind()).limit(2 * (limit + 1))
+    try:
+        rows = oldest.collect()
+    except (OverflowError, ValueError):
+        msg = "a row has a moment or a day of a year that Python has no date for"
+        raise FeedError(msg, table=table, next_step="Read the feed by Spark: read_feed.") from None
     types = {name: frame.schema[name].dataType for name in columns}
     found = list(_pair(rows, types, keys, place))
     return Changes(table, tuple(found[:limit]), tuple(keys), len(found) > limit)

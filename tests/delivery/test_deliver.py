@@ -167,7 +167,7 @@ def test_a_consumer_begins_where_it_says(source: Source) -> None:
     assert [(-1, 3, ["id"])] == [(w["after"], w["until"], w["keys"]) for w in alone.windows()]
     report = source.export(consumer="none", start=9, to=Kept(source.root / "none"))
     assert report.state == "failed"
-    assert "beyond the newest version" in report.reason
+    assert "`start` is beyond the newest version" in report.reason
     known = {stream.consumer for stream in mirrorlib.consumers(source.target).streams}
     assert {"alone", "keys", "now", "one"} == known
     with pytest.raises(mirrorlib.JournalError, match="no consumer non is registered"):
@@ -586,7 +586,7 @@ def test_consumers_are_listed_rewound_and_dropped(source: Source) -> None:
     mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
     assert source.status().position is None
     assert source.export().rows == 2
-    with pytest.raises(mirrorlib.FeedError, match="beyond the newest"):
+    with pytest.raises(mirrorlib.FeedError, match="`to` is beyond the newest"):
         mirrorlib.rewind_consumer(source.target, "lake", 99)
     assert mirrorlib.drop_consumer(source.target, "lake") == ("orders",)
     assert mirrorlib.consumers(source.target).streams == ()

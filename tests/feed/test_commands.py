@@ -230,6 +230,18 @@ def test_an_equal_variant_is_unchanged() -> None:
     assert "1" == _plain(one, types.VariantType()) == _plain(other, types.VariantType())
 
 
+@pytest.mark.thorough
+def test_a_year_that_python_has_not_is_told(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark has it, so `read_feed` does."""
+    Table(spark, tmp_path / "t", "id bigint, at timestamp").run(
+        "INSERT INTO {t} VALUES (1, timestamp'+10001-01-05 00:00:00')"
+    )
+    code, _, err = run(capsys, "feed", str(tmp_path), "t")
+    assert (1, True) == (code, "of a year that Python has no date for" in err)
+
+
 def test_a_limit_cuts_no_update_in_two(spark: SparkSession, tmp_path: Path) -> None:
     """However many rows have one key, and however that is spelled."""
     table = Table(spark, tmp_path / "t", "id bigint, v bigint").run(

@@ -174,6 +174,6 @@ def _is_widened(was: pa.DataType, kind: pa.DataType) -> bool:
     """Say whether one type holds all values of another."""
     both = [pa.schema([("key", one)]) for one in (was, kind)]
     try:
-        return pa.unify_schemas(both, promote_options="permissive").types == [kind]
+        return bool(pa.unify_schemas(both, promote_options="permissive").types == [kind])
     except pa.ArrowException:
-        return pa.types.is_date(was) and pa.types.is_timestamp(kind) and kind.tz is None
+        return bool(pa.types.is_date(was) and pa.types.is_timestamp(kind) and kind.tz is None)
