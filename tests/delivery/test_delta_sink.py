@@ -892,6 +892,24 @@ def test_a_log_takes_a_column_that_comes_as_another_widens(
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("mode", MODES)
+def test_a_receiver_bounds_no_text_that_may_grow_in_the_source(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """A column that came with a window is as long as it has to be."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copy = Receiver(source, mode)
+    copy.take()
+    source.run("ALTER TABLE {t} ADD COLUMNS (c VARCHAR(3))", "INSERT INTO {t} VALUES (2, 'abc')")
+    copy.take()
+    source.run(
+        "ALTER TABLE {t} ALTER COLUMN c TYPE VARCHAR(10)", "INSERT INTO {t} VALUES (3, 'abcdef')"
+    )
+    copy.take()
+    assert source.rows() == copy.rows()
+
+
+@pytest.mark.thorough
 def test_renamed_and_changed_columns_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     """What the feed cannot tell of the rows that are there: a snapshot brings it. What is dropped stays."""
     source = Source(
