@@ -134,13 +134,13 @@ def test_it_runs_and_holds_each_window_once_whatever_cuts_it_short(
     rows = {(1, "b"), (3, "c"), (4, "d")}
     assert Counter((5, "insert", *row) for row in rows) == held(source.log)
 
-    source.log.unlink()
-    source.run("INSERT INTO {t} VALUES (5, 'e')")
-    with pytest.raises(AssertionError, match="the log was emptied"):
-        source.export()
-
     script = tmp_path / "script"
     monkeypatch.setattr(mirrorlib, "local_spark", lambda: spark, raising=False)
     monkeypatch.setattr(sys, "argv", ["own_sink.py", str(source.target), str(script)])
     runpy.run_path(str(EXAMPLE), run_name="__main__")
     assert held(source.log) == held(script)
+
+    source.log.unlink()
+    source.run("INSERT INTO {t} VALUES (5, 'e')")
+    with pytest.raises(AssertionError, match="the log was emptied"):
+        source.export()

@@ -239,7 +239,7 @@ def test_a_year_that_python_has_not_is_told(
         "INSERT INTO {t} VALUES (1, timestamp'+10001-01-05 00:00:00')"
     )
     code, _, err = run(capsys, "feed", str(tmp_path), "t")
-    assert (1, True) == (code, "of a year that Python has no date for" in err)
+    assert (2, True) == (code, "of a year that Python has no date for" in err)
 
 
 def test_a_limit_cuts_no_update_in_two(spark: SparkSession, tmp_path: Path) -> None:
