@@ -41,6 +41,9 @@ class ChangeLog:
     def deliver(self, delivery: mirrorlib.Delivery) -> int:
         """Write a window's lines."""
         plan, table = delivery.plan, delivery.stream.table
+        if plan.kind == "changes" and delivery.given and not self.position(delivery.stream):
+            msg = "the log was emptied"
+            raise mirrorlib.JournalError(msg, next_step="Rewind the consumer to a snapshot.")
         rows = delivery.frame.selectExpr(_LINE).toLocalIterator()
         lines = ((table, plan.stream, plan.number, row["line"]) for row in rows)
         with closing(sqlite3.connect(self.path)) as db, db:

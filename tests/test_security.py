@@ -240,6 +240,7 @@ def test_a_dictionary_is_decoded_in_bounded_memory(tmp_path: Path) -> None:
     "url",
     [
         f"s3://AKIA:{SECRET}@bucket/zone",
+        f"s3://AKIA:se/{SECRET}@bucket/zone",
         f"abfss://zone@account.dfs.core.windows.net/z?sig={SECRET}",
         f"https://account.blob.core.windows.net/c/z?sv=1&sig={SECRET}",
         f"jdbc:postgresql://me:{SECRET}@host/db",

@@ -24,7 +24,7 @@ from mirrorlib.feed.proof import may_leave_log
 from mirrorlib.feed.window import begin_stream, open_window
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, registries
-from mirrorlib.journal.streams import Start, check_start, table_id_of, version_given
+from mirrorlib.journal.streams import Start, check_start, last_seen, version_given
 from mirrorlib.names import matches, parse_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
@@ -105,7 +105,9 @@ def rewind_consumer(
     place = Target.of(target, catalog=catalog, state=state)
     found = known_streams(place, consumer, tables)
     check_start(to)
-    begins = [(each, begin_stream(_commits_of(place, each.table, spark), to)) for each in found]
+    begins = [
+        (each, begin_stream(_commits_of(place, each.table, spark), to, "to")) for each in found
+    ]
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
             held.enter_context(hold(registry.lease()))
@@ -151,18 +153,21 @@ def _status(
     stream = registry.present_stream()
     entry = registry.newest(stream)
     said = registry.read_status()
+    done = None if entry is None else entry.done
+    if entry is not None and done is None and entry.plan.number > 1:
+        done = registry.entry(stream, entry.plan.number - 1).done
     status = replace(
         status,
         position=version_given(stream, entry),
         **pick(stream, "to", "mode"),
         windows=0 if entry is None else entry.plan.number - (entry.done is None),
-        last=entry.done.finished_at if entry is not None and entry.done is not None else None,
+        last=None if done is None else done.finished_at,
     )
     health: Health = "unknown"
     try:
         commits = _commits_of(place, registry.table, spark)
         status, health = replace(status, newest=commits.newest), "failed"
-        status = _compare(commits, registry, status, table_id_of(stream, entry))
+        status = _compare(commits, registry, status, last_seen(stream, entry))
     except MirrorError as exc:
         status = replace(status, health=health, reason=str(exc))
     if said.get("state") == "failed" and status.health in {"behind", "expiring"}:
@@ -173,14 +178,14 @@ def _status(
 
 
 def _compare(
-    commits: Commits, registry: Registry, status: ConsumerStatus, table_id: str
+    commits: Commits, registry: Registry, status: ConsumerStatus, seen: tuple[str, int, str]
 ) -> ConsumerStatus:
     """Compare the position that a status tells with the table's log; say what came of it."""
     newest, position = commits.newest, status.position
     if position is None:
         return replace(status, health="behind")
-    if not commits.is_still(table_id, position):
-        reason = f"{registry.table}: the table was made anew."
+    if not commits.is_still(*seen):
+        reason = f"{registry.table}: the table was made anew, or put back from a backup."
         return replace(status, health="expired", reason=reason)
     if position == newest:
         return replace(status, health="current", versions=0, seconds=0.0, rows=0)

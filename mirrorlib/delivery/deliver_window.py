@@ -92,9 +92,9 @@ def _is_delivered(job: StreamJob, plan: WindowPlan, given: int | None) -> bool:
     return position >= plan.number
 
 
-def check_registry(job: StreamJob, entry: WindowEntry) -> None:
+def check_registry(job: StreamJob, entry: WindowEntry | None) -> None:
     """Refuse a registry that was set back: its next windows would be taken for others that are there."""
-    stream, known = job.stream, entry.plan.number
+    stream, known = job.stream, 0 if entry is None else entry.plan.number
     position = job.run.sink.position(stream)
     if position <= known or job.registry.newest(stream) != entry:
         return
@@ -116,7 +116,7 @@ def _lost_meanwhile(job: StreamJob, plan: WindowPlan) -> FeedExpiredError | None
     if plan.kind == "snapshot":
         return None
     try:
-        check_table(job, plan.table_id, plan.until)
+        check_table(job, plan.table_id, plan.until, plan.until_hash)
     except FeedExpiredError as exc:
         return exc
     commits = job.source.commits
@@ -177,7 +177,7 @@ def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> Non
 def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
     spark, source, stream, state = job.spark, job.source, job.stream, job.registry.state
     collected = stated_rows = None
-    check_table(job, plan.table_id, plan.after)
+    check_table(job, plan.table_id, plan.until, plan.until_hash)
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)
     else:
@@ -212,8 +212,7 @@ def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
             folder=stage.folder,
             collected=collected,
             stated_rows=stated_rows,
-            # What began with a snapshot needs none.
-            given=None if stream.start_at is None else given,
+            given=given,
             unchanged_since=is_unchanged_since,
             physical=physical_names(metadata),
             renewed=renewed_columns(source.commits, plan.until) if metadata.mapped else {},

@@ -24,8 +24,8 @@ from mirrorlib.journal.leases import hold
 from mirrorlib.journal.streams import (
     WindowEntry,
     WindowPlan,
+    last_seen,
     position_of,
-    table_id_of,
     version_given,
 )
 from mirrorlib.names import as_names
@@ -45,8 +45,6 @@ def bring_up_to_date(job: StreamJob, told: StreamReport) -> Iterator[StreamRepor
             msg = "the consumer was dropped or rewound a moment ago"
             raise TableBusyError(msg, table=stream.table, next_step="Run again.")
         entry = registry.newest(stream)
-        if entry is not None and entry.done is not None:
-            check_registry(job, entry)
         while not job.run.stop():
             plan = _planned(job, entry)
             if plan is None:
@@ -101,6 +99,7 @@ def _planned(job: StreamJob, entry: WindowEntry | None) -> WindowPlan | None:
     plan = _next(job, entry)
     if plan is None:
         return None
+    check_registry(job, entry)
     job.tell(plan, "plan", "before")
     plan = job.registry.write_plan(job.stream, plan)
     job.tell(plan, "plan", "after")
@@ -116,7 +115,7 @@ def _next(job: StreamJob, entry: WindowEntry | None) -> WindowPlan | None:
     if position is None:
         return _plan(job, entry, None, commits.newest)
     try:
-        check_table(job, table_id_of(stream, entry), position)
+        check_table(job, *last_seen(stream, entry))
         if position >= goal:
             return None
         until = min(goal, position + (job.run.max_versions or goal + 1))

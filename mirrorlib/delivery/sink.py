@@ -41,8 +41,7 @@ class Delivery:
         folder: the folder there that is this delivery's.
         collected: the rows of `frame` in this process, where they are few and were read so.
         stated_rows: how many rows the source's commits say that they change; None where one does not say.
-        given: the number of the stream's last window whose rows the receiver was given, 0 for none; None of a stream
-            that began with a snapshot.
+        given: the number of the stream's last window whose rows the receiver was given, 0 for none; None for unknown.
         unchanged_since: says whether no row has changed after a version and up to `plan.after`; not where the
             log does not tell any more. Windows without a change are delivered to nobody.
         physical: which column of the source's data files each name stands for, at the window's end and at any
@@ -82,7 +81,8 @@ class Delivery:
     @property
     def continues(self) -> bool:
         """Say whether the changes follow on a window of the stream: a receiver that has nothing of it was emptied."""
-        return self.plan.kind == "changes" and self.given != 0
+        was_given = self.given != 0 or self.stream.start_at is None  # a snapshot of no rows, too
+        return self.plan.kind == "changes" and was_given
 
 
 def comes_after(stream: Stream, ordinal: int, began_at: str) -> bool:

@@ -76,11 +76,11 @@ def begin_anew(stream: Stream) -> str:
     return f"Begin anew: {snapshot_command(stream.consumer)}"
 
 
-def check_table(job: StreamJob, table_id: str, position: int) -> None:
+def check_table(job: StreamJob, table_id: str, position: int, known: str = "") -> None:
     """See that the table is still the one that was read: of one that was made anew, nobody knows what came after."""
     commits = job.source.commits
-    if not commits.is_still(table_id, position):
-        msg = "the table was made anew since it was read"
+    if not commits.is_still(table_id, position, known):
+        msg = "the table was put back from a backup or made anew since it was read"
         raise FeedExpiredError(
             msg,
             table=job.stream.table,

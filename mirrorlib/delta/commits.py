@@ -13,6 +13,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from hashlib import sha256
+from itertools import takewhile
 from typing import Any, cast
 
 import pyarrow.parquet as pq
@@ -48,6 +50,7 @@ class Commits:
         self._read_commits: dict[int, FeedCommit] = {}  # small ones
         self._glimpses: dict[int, FeedCommit] = {}  # of the others, without files
         self._metadata: dict[int, Metadata] = {}
+        self._hashes: dict[int, str] = {}
         self._horizons: dict[int, datetime] = {}  # without a gap up to the newest version
 
     def check(self) -> None:
@@ -68,7 +71,7 @@ class Commits:
         now = anew._files.versions
         if all(now.get(number, file) == file for number, file in self._files.versions.items()):
             anew._read_commits, anew._glimpses = self._read_commits, self._glimpses
-            anew._metadata = self._metadata
+            anew._metadata, anew._hashes = self._metadata, self._hashes
         return anew
 
     @cached_property
@@ -95,11 +98,18 @@ class Commits:
 
     @cached_property
     def _times(self) -> list[datetime]:
-        """Return when each version from `first` on was committed; as Delta has it, each later than the one before."""
-        tells = self.metadata.properties.get("delta.enableInCommitTimestamps") == "true"
-        versions = range(self.first, self.newest + 1)
-        stated = ((one, self.glance(one).stated_at if tells else None) for one in versions)
-        return list(_rising(at or _whole_milliseconds(self.written_at(one)) for one, at in stated))
+        """Return when each version from `first` on was committed; as Delta has it, each later than the one before.
+
+        The newest may state it; those before them were written earlier, whatever times their files have got since.
+        """
+        tells = self.metadata.properties.get("delta.enableInCommitTimestamps", "").lower() == "true"
+        newest_first = (self.glance(at).stated_at for at in range(self.newest, self.first - 1, -1))
+        stated = [at for at in takewhile(bool, newest_first) if at][::-1] if tells else []
+        files = range(self.first, self.newest + 1 - len(stated))
+        older = [*_rising(_whole_milliseconds(self.written_at(version)) for version in files)]
+        for back, at in enumerate(reversed(older), 1):
+            older[-back] = min(at, stated[0] - back * _MILLISECOND) if stated else at
+        return [*older, *stated]
 
     def committed_at(self, version: int) -> datetime:
         """Return when a version was committed, as its feed tells it."""
@@ -171,9 +181,19 @@ class Commits:
         """Return the metadata in force now."""
         return self.metadata_at(self.newest)
 
-    def is_still(self, table: str, version: int) -> bool:
-        """Say whether the table is the one of an id that was read up to a version: neither made anew nor put back."""
-        return self.metadata.id == table and version <= self.newest
+    def is_still(self, table: str, version: int, known: str = "") -> bool:
+        """Say whether the table is the one of an id that was read up to a version: neither made anew nor put back.
+
+        One that has grown since it was put back is told by the version's hash, where that is known and its file there.
+        """
+        same = self.metadata.id == table and version <= self.newest
+        return same and (not known or not self.has(version) or self.hash_of(version) == known)
+
+    def hash_of(self, version: int) -> str:
+        """Return a short hash of a version's file, the same wherever the table lies; raises as `read` does."""
+        if version not in self._hashes:
+            self._hashes[version] = sha256(self._data(version)).hexdigest()[:16]
+        return self._hashes[version]
 
     def metadata_at(self, version: int) -> Metadata:
         """Find the metadata in force once a version is committed, going back to the checkpoint before it."""

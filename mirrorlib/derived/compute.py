@@ -119,10 +119,8 @@ def _opened(
     """Open a proven window a source, where *records*, what the last commit says of each, lead on to them."""
     held = [(one.get("stream"), one.get("until"), one.get("table_id")) for one in records]
     wanted = [(plan.stream, plan.after, plan.table_id) for plan in planned.plans]
-    if any(plan.kind == "snapshot" for plan in planned.plans):
-        return "it is made for the first time, or its progress was reset"
     if [stream for stream, *_ in held] != [stream for stream, *_ in wanted]:
-        return "its sources are not those of the last run"
+        return "its sources are not those of the last run, or its progress was reset"
     if held != wanted:
         return "it, or a source, was made anew since the last run"
     windows = []

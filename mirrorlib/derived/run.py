@@ -139,7 +139,10 @@ def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
 def _is_overtaken(job: DeriveJob, planned: Round) -> bool:
     """Say whether a source was made anew, or put back, since a round was planned: its versions are others now."""
     plans = zip(job.sources, planned.plans, strict=True)
-    return any(not one.table.commits.is_still(plan.table_id, plan.until) for one, plan in plans)
+    return any(
+        not one.table.commits.is_still(plan.table_id, plan.until, plan.until_hash)
+        for one, plan in plans
+    )
 
 
 def _is_passed(job: DeriveJob, planned: Round) -> bool:

@@ -25,8 +25,8 @@ from mirrorlib.journal.streams import (
     WindowDone,
     WindowEntry,
     WindowPlan,
+    last_seen,
     position_of,
-    table_id_of,
 )
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import settled
@@ -87,6 +87,10 @@ def open_sources(
         if found is None or settled(found.location) in seen:
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
+        if _whereabouts(target).startswith(f"{settled(found.location)}/"):
+            msg = "the derived table lies in a source's folder, whose VACUUM would remove its files"
+            step = "Derive it to a place outside of every table."
+            raise LandingZoneError(msg, table=place.shown, found=target.shown, next_step=step)
         kept = f"{place.root.state} {place.ref.name}"
         if kept in seen:
             msg = f"in one state folder {seen[kept]} and this source have the same name"
@@ -168,7 +172,7 @@ def next_round(
     ways = _ways(sources, streams)
     is_new = any(
         position_of(stream, entry) != source.table.commits.newest
-        or table_id_of(stream, entry) != source.table.commits.metadata.id
+        or not source.table.commits.is_still(*last_seen(stream, entry))
         for source, stream, entry in ways
     )
     return _round(ways) if is_new or wanted else None
@@ -185,7 +189,8 @@ def _round(ways: Sequence[_Way], number: int | None = None) -> Round:
 
 def _planned(source: SourceTable, stream: Stream, entry: WindowEntry | None) -> WindowPlan:
     commits, position = source.table.commits, position_of(stream, entry)
-    after = None if position == NOTHING else position
+    is_there = position != NOTHING and commits.is_still(*last_seen(stream, entry))
+    after = position if is_there else None
     plan = plan_window(commits, stream, entry, after, commits.newest)
     return source.registry.write_plan(stream, plan)
 

@@ -12,8 +12,8 @@ from itertools import groupby, zip_longest
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mirrorlib.errors import printable
-from mirrorlib.identifiers import quote
+from mirrorlib.errors import FeedError, printable
+from mirrorlib.identifiers import find_name, quote
 from mirrorlib.tabular import Cell, Part, Tabular
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     from mirrorlib.feed import net
 
     columns = net.columns_of(frame)
+    keys = [find_name(columns, key) or key for key in keys]
     place = net.Helpers(columns).place
     images = Window.partitionBy(net.VERSION, *map(quote, keys), net.KIND)
     nth = f.row_number().over(images.orderBy(*net.orderable(frame, columns)))
@@ -98,7 +99,12 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     places = {net.TIME: f.unix_micros(net.TIME), place: nth if keys else f.lit(1)}
     numbered = frame.withColumns(places)
     order = [net.VERSION, *map(quote, keys), place]
-    rows = numbered.orderBy(*order, net.place_of_kind()).limit(2 * (limit + 1)).collect()
+    oldest = numbered.orderBy(*order, net.place_of_kind()).limit(2 * (limit + 1))
+    try:
+        rows = oldest.collect()
+    except (OverflowError, ValueError):
+        msg = "a row has a moment or a day of a year that Python has no date for"
+        raise FeedError(msg, table=table, next_step="Read the feed by Spark: read_feed.") from None
     types = {name: frame.schema[name].dataType for name in columns}
     found = list(_pair(rows, types, keys, place))
     return Changes(table, tuple(found[:limit]), tuple(keys), len(found) > limit)
@@ -160,6 +166,8 @@ def _plain(value: Any, kind: DataType) -> Any:  # noqa: ANN401  # a value of the
         away = {MINYEAR: _DAY, MAXYEAR: -_DAY}.get(value.year, timedelta())
         offset = (value + away).astimezone().utcoffset() or timedelta()
         return (value - offset).replace(tzinfo=UTC).isoformat()
+    if kind.typeName() == "variant":  # two equal ones differ for Python
+        return str(value)
     return value.isoformat() if isinstance(value, datetime) else value
 
 

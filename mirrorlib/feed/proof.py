@@ -38,7 +38,7 @@ _STEPS = {
     LOG_RETENTION: "Set it as Delta writes it: interval 30 days.",
 }
 _NOTICE = 10  # of the time that a version is kept, the last part in which it is told that it goes
-_PART = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
+_PART = re.compile(r"(\d+)\s+((?:micro|milli)?second|minute|hour|day|week)s?")
 _PLANNING = "Error occurred during query planning"
 
 
@@ -191,7 +191,8 @@ def may_leave_log(commits: Commits, after: int) -> datetime | None:
 
 def duration_of(text: str) -> timedelta | None:
     """Read a duration as Delta writes it; None where it cannot be understood."""
+    text = text.lower()
     parts = _PART.findall(text)
     if not parts or _PART.sub("", text).replace("interval", "").strip():
         return None
-    return sum((timedelta(**{f"{unit.lower()}s": int(n)}) for n, unit in parts), timedelta())
+    return sum((timedelta(**{f"{unit}s": int(n)}) for n, unit in parts), timedelta())

@@ -22,7 +22,7 @@ from mirrorlib.errors import FeedError
 from mirrorlib.feed import proof
 from mirrorlib.feed.schemas import renew, renewed_columns, spans
 from mirrorlib.journal.entries import new_attempt, now
-from mirrorlib.journal.streams import Start, Stream, WindowEntry, WindowPlan, position_of
+from mirrorlib.journal.streams import Start, Stream, WindowEntry, WindowPlan, version_given
 
 Bound = int | str | datetime
 NOTHING = -1  # the version before the first
@@ -116,26 +116,34 @@ def plan_window(
     keys: Sequence[str] = (),
 ) -> WindowPlan:
     """Plan the window of a stream that follows *entry*, of what came after a version; or, after None, a snapshot."""
+    was_reset = entry is not None and entry.plan.reset
     return WindowPlan(
         stream=stream.uuid,
         number=1 if entry is None else entry.plan.number + 1,
         attempt=new_attempt(),
         kind="snapshot" if after is None else "changes",
-        reset=after is None and position_of(stream, entry) is not None,  # for changes that are lost
+        # For changes that are lost to a receiver that was given something.
+        reset=after is None and (was_reset or version_given(stream, entry) is not None),
         after=NOTHING if after is None else after,
         until=until,
         until_at=commits.written_at(until).isoformat(),
         table_id=commits.metadata.id,
         keys=tuple(keys),
         planned_at=now(),
+        until_hash=commits.hash_of(until),
     )
 
 
-def begin_stream(commits: Commits, start: Start) -> dict[str, int | str | None]:
-    """Settle where a stream begins, for "now" with what is still to come, and see that it can be read from there."""
+def begin_stream(
+    commits: Commits, start: Start, name: str = "start"
+) -> dict[str, int | str | None]:
+    """Settle where a stream begins, for "now" with what is still to come, and see that it can be read from there.
+
+    *name* is what its caller knows *start* by.
+    """
     start_at = commits.newest if start == "now" else start if isinstance(start, int) else None
     if start_at is not None:  # one that cannot be read is refused before it is written down
-        open_window(commits, start_at, None)
+        open_window(commits, settle_bound(commits, name, start_at), None)
     return {"start_at": start_at, "table_id": commits.metadata.id}
 
 

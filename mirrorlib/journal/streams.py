@@ -66,6 +66,7 @@ class WindowPlan(Value):
     table_id: str
     keys: tuple[str, ...]  # the table's key columns; empty when it has none
     planned_at: str
+    until_hash: str = ""  # of that version's file; "" where an older mirrorlib has planned it
 
     @staticmethod
     def revive(known: dict[str, Any]) -> dict[str, Any]:
@@ -112,9 +113,12 @@ def version_given(stream: Stream, entry: WindowEntry | None) -> int | None:
     return position_of(stream, entry)
 
 
-def table_id_of(stream: Stream, entry: WindowEntry | None) -> str:
-    """Return the id that the Delta table had when a stream last looked at it."""
-    return stream.table_id if entry is None else entry.plan.table_id
+def last_seen(stream: Stream, entry: WindowEntry | None) -> tuple[str, int, str]:
+    """Return what a stream last saw of the Delta table: its id, the version, and that one's hash, "" for unknown."""
+    if entry is None:
+        return stream.table_id, -1 if stream.start_at is None else stream.start_at, ""
+    known = entry.plan.until_hash if entry.position == entry.plan.until else ""
+    return entry.plan.table_id, entry.position, known
 
 
 def snapshot_command(consumer: str) -> str:

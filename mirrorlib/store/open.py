@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -63,8 +64,9 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
     # One letter is a Windows drive, no "/" behind the colon a name with one.
     if len(parts.scheme) <= 1 or not (parts.path.startswith("/") or "://" in url):
         return LocalStore(Path(url))
-    place = _split(f"//{url.partition('://')[2]}")  # of jdbc:… too
-    if place.password or place.query:
+    place = url.partition("://")[2]  # of jdbc:… too
+    # A secret key may have a slash in it.
+    if re.match("[^@/]*:.*@", place) or _split(f"//{place}").query:
         msg = "the URL of a place has a password or a query in it, as credentials are written"
         step = "Give credentials by the store's own variables: AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_SAS_TOKEN …"
         raise LandingZoneError(msg, found=f"{parts.scheme}://…", next_step=step)

@@ -167,7 +167,7 @@ def test_a_consumer_begins_where_it_says(source: Source) -> None:
     assert [(-1, 3, ["id"])] == [(w["after"], w["until"], w["keys"]) for w in alone.windows()]
     report = source.export(consumer="none", start=9, to=Kept(source.root / "none"))
     assert report.state == "failed"
-    assert "beyond the newest version" in report.reason
+    assert "`start` is beyond the newest version" in report.reason
     known = {stream.consumer for stream in mirrorlib.consumers(source.target).streams}
     assert {"alone", "keys", "now", "one"} == known
     with pytest.raises(mirrorlib.JournalError, match="no consumer non is registered"):
@@ -280,6 +280,34 @@ def test_a_registry_that_was_set_back_does_not_pass_windows_over(source: Source)
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("step, known", [("plan", 0), ("deliver", 1)])
+def test_a_registry_of_a_window_under_way_does_not_pass_windows_over(
+    source: Source, step: str, known: int
+) -> None:
+    """A backup that was taken meanwhile is put back: of a window that has not ended, or before the first is planned."""
+    state, kept = Path(source.target, "_mirrorlib"), source.root / "kept"
+
+    def keep(event: Event) -> None:
+        if (event.step, event.when) == (step, "before"):
+            shutil.copytree(state, kept)
+
+    source.export(observe=keep)
+    for value in "ab":
+        source.run(f"INSERT INTO {{t}} VALUES (7, '{value}')")
+        source.export()
+    shutil.rmtree(state)
+    shutil.rmtree(next(kept.rglob("lease")))  # it ran out long ago
+    shutil.copytree(kept, state)
+    source.run("INSERT INTO {t} VALUES (8, 'c')")
+
+    for _ in range(2):
+        stopped = source.export()
+        assert "failed" == stopped.state
+        assert f"found window 3 of the stream, {known} in the registry" in stopped.reason
+    assert 3 == len(source.sink.windows())
+
+
+@pytest.mark.thorough
 def test_a_receiver_that_was_never_given_anything_was_not_emptied(source: Source) -> None:
     """Though the log does not tell any more that nothing has changed since the stream began; the registry does."""
     source.export(start="now")
@@ -378,6 +406,40 @@ def test_a_table_made_anew_is_noticed(source: Source) -> None:
     assert report.state == "failed"
     assert "made anew since it was read (found its first version is 0)" in report.reason
     assert "--rewind careful --to snapshot" in report.reason
+
+
+@pytest.mark.thorough
+def test_a_table_that_was_put_back_and_has_grown_is_noticed(source: Source) -> None:
+    """What the backup lacks was given, and what has come since has its versions; a window planned before, too."""
+    table, kept = Path(source.target, "orders"), source.root / "kept"
+    shutil.copytree(table, kept)
+    source.run("INSERT INTO {t} VALUES (7, 'a')")
+    source.export()
+
+    def put_back() -> None:
+        shutil.rmtree(table)
+        shutil.copytree(kept, table)
+        source.run("INSERT INTO {t} VALUES (8, 'b')", "INSERT INTO {t} VALUES (9, 'c')")
+
+    put_back()
+    report = source.export()
+    assert "failed" == report.state
+    assert "put back from a backup or made anew since it was read" in report.reason
+    assert "expired" == source.status().health
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+    assert "current" == source.export().state
+
+    def stop(event: Event) -> None:
+        if (event.step, event.when) == ("deliver", "before"):
+            raise StoppedError
+
+    source.run("INSERT INTO {t} VALUES (7, 'a')")
+    with pytest.raises(StoppedError):
+        source.export(observe=stop)
+    source.registry.state.delete_folder(f"{source.registry.folder}/lease")
+    put_back()
+    source.run("INSERT INTO {t} VALUES (10, 'd')", "INSERT INTO {t} VALUES (11, 'e')")
+    assert "put back from a backup" in source.export().reason
 
 
 def test_another_receiver_needs_another_consumer(source: Source, tmp_path: Path) -> None:
@@ -524,7 +586,7 @@ def test_consumers_are_listed_rewound_and_dropped(source: Source) -> None:
     mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
     assert source.status().position is None
     assert source.export().rows == 2
-    with pytest.raises(mirrorlib.FeedError, match="beyond the newest"):
+    with pytest.raises(mirrorlib.FeedError, match="`to` is beyond the newest"):
         mirrorlib.rewind_consumer(source.target, "lake", 99)
     assert mirrorlib.drop_consumer(source.target, "lake") == ("orders",)
     assert mirrorlib.consumers(source.target).streams == ()

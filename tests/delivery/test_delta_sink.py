@@ -690,6 +690,40 @@ def test_a_window_that_meets_another_commit_is_staged_again(
         assert source.rows() == copy.rows()
 
 
+@pytest.mark.parametrize("mode", [MODES[0], pytest.param(MODES[1], marks=pytest.mark.thorough)])
+def test_what_was_set_back_is_noticed_where_only_a_catalog_finds_the_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """No position is told then: the registry of one window, and of two, and the table are put back from backups."""
+    monkeypatch.setattr(sink.DeltaSink, "position", lambda *_: 0)
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copy = Receiver(source, mode)
+    state = source.root / "_mirrorlib"
+    for number in (1, 2):
+        copy.take()
+        shutil.copytree(state, tmp_path / f"state{number}")
+        shutil.copytree(copy.path, tmp_path / f"table{number}")
+        source.run(f"INSERT INTO {{t}} VALUES ({number + 1})")
+    copy.take()
+    shutil.copytree(state, tmp_path / "state3")
+    source.run("INSERT INTO {t} VALUES (9)")
+    rows = copy.rows()
+
+    for number in (1, 2):
+        shutil.rmtree(state)
+        shutil.copytree(tmp_path / f"state{number}", state)
+        said = copy.fail()
+        assert f"was set back: the table holds a window that it does not know (found window 3 of the stream, {number}" in said  # fmt: skip
+    assert rows == copy.rows()
+
+    shutil.rmtree(state)
+    shutil.copytree(tmp_path / "state3", state)
+    shutil.rmtree(copy.path)
+    shutil.copytree(tmp_path / "table2", copy.path)
+    spark.catalog.clearCache()
+    assert "was set back (found window 2 of the stream in place of 3)" in copy.fail()
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_a_slow_runner_finds_that_another_has_gone_on(
@@ -855,6 +889,24 @@ def test_a_log_takes_a_column_that_comes_as_another_widens(
     )
     log.take()
     check(log, first=1)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", MODES)
+def test_a_receiver_bounds_no_text_that_may_grow_in_the_source(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """A column that came with a window is as long as it has to be."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copy = Receiver(source, mode)
+    copy.take()
+    source.run("ALTER TABLE {t} ADD COLUMNS (c VARCHAR(3))", "INSERT INTO {t} VALUES (2, 'abc')")
+    copy.take()
+    source.run(
+        "ALTER TABLE {t} ALTER COLUMN c TYPE VARCHAR(10)", "INSERT INTO {t} VALUES (3, 'abcdef')"
+    )
+    copy.take()
+    assert source.rows() == copy.rows()
 
 
 @pytest.mark.thorough

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from mirrorlib.cli import main as cli
-from mirrorlib.delivery.sinks.open import check_disjoint, check_no_table, is_same_url
+from mirrorlib.delivery.sinks.open import (
+    check_disjoint,
+    check_no_table,
+    is_same_url,
+    open_sink,
+    shown_url,
+)
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.registry import Registry
@@ -69,6 +75,45 @@ def test_a_slash_at_the_end_makes_no_other_receiver() -> None:
     assert is_same_url("files:/out/?format=csv", "files:/out?format=csv")
     assert not is_same_url("files:/out?format=csv", "files:/out")
     assert not is_same_url("delta:/copy", "delta:/copy/2")
+
+
+@pytest.mark.parametrize(
+    "to, shown",
+    [
+        ("jdbc:postgresql://me:pa:ss@host:1/db", "jdbc:postgresql://me:***@host:1/db"),
+        ("jdbc:postgresql://me:pa?ss@host/db", "jdbc:postgresql://me:***@host/db"),
+        ("postgresql://me:p@ss@host/db?a=b@c", "postgresql://me:***@host/db?a=b@c"),
+        ("jdbc:postgresql://h/d?scram_client_key=pass&a=1", "jdbc:postgresql://h/d?scram_client_key=***&a=1"),
+        ("jdbc:postgresql://h/d?oauth_client_secret=pass", "jdbc:postgresql://h/d?oauth_client_secret=***"),
+        ("jdbc:postgresql://h/d?p%61ssword=pass", "jdbc:postgresql://h/d?p%61ssword=***"),
+        ("jdbc:postgresql://h:1/d?user=me@host&sslkey=k", "jdbc:postgresql://h:1/d?user=me@host&sslkey=k"),
+        ("jdbc:postgresql://h/a%20b?user=me", "jdbc:postgresql://h/a%20b?user=me"),
+        ("delta:abfss://box@account/a:b", "delta:abfss://box@account/a:b"),
+    ],
+)  # fmt: skip
+def test_no_part_of_a_password_is_shown(to: str, shown: str) -> None:
+    """Whatever characters it has that mean something in a URL, and however the option that holds it is called."""
+    assert shown_url(to) == shown
+
+
+def test_a_url_of_no_kind_is_not_repeated() -> None:
+    """It may be one of a database, whose password stands anywhere."""
+    with pytest.raises(LandingZoneError, match="nothing is known") as refused:
+        open_sink("postgresql://me:pa/ss@host/db", None)
+    assert "ss@" not in str(refused.value)
+
+
+def test_a_password_makes_no_other_receiver() -> None:
+    """So that it can be left to the environment later, and a registry that kept more of it than it should goes on."""
+    for with_one in (
+        "jdbc:postgresql://me:***@host/db?user=x&a=1",
+        "jdbc:postgresql://me:pa:***@host/db?user=x&a=1",
+        "jdbc:postgresql://me@host/db?password=***&user=x&a=1",
+        "jdbc:postgresql://me@host/db?user=x&a=1&sslpassword=pass",
+    ):
+        assert is_same_url(with_one, "jdbc:postgresql://me@host/db?user=x&a=1")
+    assert is_same_url("jdbc:postgresql://host/db?password=***", "jdbc:postgresql://host/db")
+    assert not is_same_url("jdbc:postgresql://me:***@host/db", "jdbc:postgresql://host/db")
 
 
 class NoSparkError(Exception):

@@ -139,3 +139,8 @@ def test_it_runs_and_holds_each_window_once_whatever_cuts_it_short(
     monkeypatch.setattr(sys, "argv", ["own_sink.py", str(source.target), str(script)])
     runpy.run_path(str(EXAMPLE), run_name="__main__")
     assert held(source.log) == held(script)
+
+    source.log.unlink()
+    source.run("INSERT INTO {t} VALUES (5, 'e')")
+    with pytest.raises(AssertionError, match="the log was emptied"):
+        source.export()

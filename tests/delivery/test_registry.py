@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 import pytest
 
+import mirrorlib
+from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import JournalError, TableBusyError
+from mirrorlib.feed.window import plan_window
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.leases import hold, process_started
 from mirrorlib.journal.registry import Registry
-from mirrorlib.journal.streams import WindowDone, WindowEntry, WindowPlan
+from mirrorlib.journal.streams import WindowDone, WindowEntry, WindowPlan, last_seen
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 
@@ -74,6 +78,66 @@ def test_a_damaged_window_is_named(
 
     assert "orders" == caught.value.table
     assert file.name == str(caught.value.file).rpartition("/")[2]
+
+
+def commit(root: Path, version: int, said: str) -> Commits:
+    """Write a version of the table, in place of what is there."""
+    made = {"metaData": {"id": "t", "schemaString": '{"type": "struct", "fields": []}'}}
+    log = root / "orders" / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(one) for one in ({"commitInfo": {"said": said}}, made)]
+    (log / f"{version:020d}.json").write_text("\n".join(lines))
+    return Commits(open_store(log.parent), "orders")
+
+
+def test_a_table_that_was_put_back_and_has_grown_is_another_one(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """By its log's file of the version that a plan has come to, as long as that is there; older plans know no hash."""
+    commit(tmp_path, 0, "a")
+    stream = registry.begin(WANTED, 1)
+    plan = registry.write_plan(stream, plan_window(commit(tmp_path, 1, "b"), stream, None, None, 1))
+    done = WindowDone(outcome="delivered", rows=2, seconds=0.5, finished_at=now(), given=1)
+    entry = WindowEntry(plan=plan, done=done)
+
+    assert commit(tmp_path, 2, "c").is_still(*last_seen(stream, entry))
+    assert not commit(tmp_path, 1, "d").is_still(*last_seen(stream, entry))
+    older = replace(entry, plan=replace(plan, until_hash=""))
+    assert commit(tmp_path, 1, "d").is_still(*last_seen(stream, older))
+    assert commit(tmp_path, 1, "b").is_still(*last_seen(stream, entry))
+    (tmp_path / "orders" / "_delta_log" / f"{1:020d}.json").unlink()
+    assert commit(tmp_path, 3, "e").is_still(*last_seen(stream, entry))
+
+
+def test_a_receiver_that_was_given_nothing_is_not_reset(registry: Registry, tmp_path: Path) -> None:
+    """A first snapshot that was void is followed by another; one that had to reset is followed by one that has to."""
+    commits, stream = commit(tmp_path, 0, "a"), registry.begin(WANTED, 1)
+    void = WindowDone(outcome="void", rows=None, seconds=0.5, finished_at=now(), given=0)
+    first = plan_window(commits, stream, None, None, 0)
+    then = plan_window(commits, stream, WindowEntry(plan=first, done=void), None, 0)
+    assert (False, False) == (first.reset, then.reset)
+    done = replace(void, outcome="delivered", rows=1)
+    lost = plan_window(commits, stream, WindowEntry(plan=first, done=done), None, 0)
+    again = plan_window(commits, stream, WindowEntry(plan=lost, done=void), None, 0)
+    assert (True, True) == (lost.reset, again.reset)
+
+
+def test_consumers_tell_when_the_last_window_was_given(registry: Registry, tmp_path: Path) -> None:
+    """Also while the next one is under way; nothing before the first."""
+
+    def last() -> str | None:
+        return mirrorlib.consumers(tmp_path, state=tmp_path).streams[0].last
+
+    commits, stream = commit(tmp_path, 0, "a"), registry.begin(WANTED, 1)
+    assert last() is None
+    plan = registry.write_plan(stream, plan_window(commits, stream, None, None, 0))
+    assert last() is None
+    done = WindowDone(outcome="delivered", rows=2, seconds=0.5, finished_at=now(), given=1)
+    registry.write_done(stream, 1, done)
+    assert done.finished_at == last()
+    commits, entry = commit(tmp_path, 1, "b"), WindowEntry(plan=plan, done=done)
+    registry.write_plan(stream, plan_window(commits, stream, entry, 0, 1))
+    assert done.finished_at == last()
 
 
 def test_a_damaged_stream_is_named(registry: Registry, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import random
 from collections import Counter
 from contextlib import nullcontext, suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -405,6 +405,67 @@ def begin_twice(windows: Windows) -> Windows:
     return windows.follower("two", "2026-01-02", ordinal=2)
 
 
+def noted(keys: Sequence[str], first: pa.Array) -> tuple[Store, pa.Table]:
+    """Give a zone where the keys of two rows are noted, and the rows."""
+    zone, window = memory_store(), keyed(INSERT, keys, first)
+    notes(zone, window.column_names[:2], window.schema).note(
+        1, window, window.select(keys), replaces=True
+    )
+    return zone, window
+
+
+def keyed(kind: str, keys: Sequence[str], first: pa.Array) -> pa.Table:
+    """Make rows of a feed; the key that comes first in the alphabet has these values."""
+    told = {key: first if key == min(keys, key=str.lower) else pa.array([6, 5]) for key in keys}
+    facts = {"_change_type": [kind] * 2, "_commit_version": [1] * 2}
+    return pa.table({**told, **facts, "_commit_timestamp": [STARTED] * 2})
+
+
+def notes(zone: Store, keys: Sequence[str], schema: pa.Schema) -> known.KnownKeys:
+    """Open a zone's notes for a window of these columns."""
+    batch = Batch(
+        consumer="lake", table=TABLE, stream="one", table_id="T", began_at="2026-01-01", ordinal=1,
+        keys=tuple(keys), columns=tuple(keys), physical={}, number=1, until=1,
+    )  # fmt: skip
+    place = FileSequence(table=TABLE, folder=FOLDER)
+    return known.KnownKeys(zone, place, keys, batch, schema)
+
+
+DAYS = pa.array([date(2026, 1, 1), date(2026, 1, 2)])
+
+
+@pytest.mark.parametrize(
+    "was, now, values, became",
+    [
+        (["a", "b"], ["A", "B"], pa.array([1, 2]), pa.int64()),
+        (["a", "b"], ["b", "a"], pa.array([1, 2]), pa.int64()),
+        ([".a", "[0]"], [".a", "[0]"], pa.array([1, 2]), pa.int64()),
+        (["a", "b"], ["a", "b"], pa.array([1, 2], pa.int32()), pa.int64()),
+        (["a", "b"], ["a", "b"], DAYS, pa.timestamp("us")),
+    ],
+)
+def test_keys_that_are_spelled_otherwise_or_widened_are_the_same_keys(
+    was: list[str], now: list[str], values: pa.Array, became: pa.DataType
+) -> None:
+    """In any order, and whatever characters are in their names."""
+    zone, _ = noted(was, values)
+    window = keyed(DELETE, now, values.cast(became))
+    keys = notes(zone, now, window.schema)
+    keys.check(1, window)
+    assert sorted(window.select(now).to_pylist(), key=str) == sorted(
+        keys.read(1).to_pylist(), key=str
+    )
+
+
+@pytest.mark.parametrize("became", [pa.int32(), pa.string(), pa.date32()])
+def test_a_key_of_another_type_is_refused_by_name(became: pa.DataType) -> None:
+    """No reader could delete what it holds by it."""
+    zone, window = noted(["a", "b"], pa.array([1, 2]))
+    schema = window.schema.set(0, pa.field("a", became))
+    with pytest.raises(SchemaError, match=r"column a: the key has another type.*Delete the table"):
+        notes(zone, ["a", "b"], schema).read(1)
+
+
 @pytest.mark.parametrize(
     "at",
     [1, *(pytest.param(at, marks=pytest.mark.thorough) for at in range(2, NAME + 1))],
@@ -442,7 +503,7 @@ def test_what_was_noted_is_not_written_over_by_a_late_runner(
     windows = [feed([(number, INSERT, {"id": number, "v": "a"})]) for number in (1, 2)]
 
     def note(batch: Batch, window: pa.Table, number: int) -> known.KnownKeys:
-        keys = known.KnownKeys(zone, place, ["id"], batch)
+        keys = known.KnownKeys(zone, place, ["id"], batch, window.schema)
         keys.note(number, window, change_rows(window, ["id"], "t"), replaces=False)
         return keys
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, FileLog, commit_path, list_log
@@ -86,3 +90,27 @@ def test_the_log_tells_both_who_looks_for_a_commit_and_who_reads_the_feed(tmp_pa
     assert list(found) == [commits.provenance(commit.version) for commit in found]
     assert (3, 3) == (commits.newest, commits.first)
     assert ["list"] == store.asked
+
+
+@pytest.mark.parametrize("word", ["true", "TRUE"])
+def test_times_that_commits_state_are_taken_as_they_are(tmp_path: Path, word: str) -> None:
+    """However the property is spelled; files of before it, that were copied later, were written earlier all the same."""
+    (tmp_path / LOG).mkdir()
+    begun = datetime(2026, 3, 1, tzinfo=UTC)
+    made = {"id": "t", "configuration": {"delta.enableInCommitTimestamps": word}}
+    made["schemaString"] = '{"type": "struct", "fields": []}'
+    for version in range(5):
+        moment = int((begun + timedelta(days=version)).timestamp() * 1000)
+        said = {} if version < 2 else {"inCommitTimestamp": moment}
+        lines = [{"commitInfo": said}, *([{"metaData": made}] if version == 2 else [])]
+        file = tmp_path / commit_path(version)
+        file.write_text("\n".join(map(json.dumps, lines)))
+        os.utime(file, (moment / 1000 + 10**7,) * 2)
+
+    commits = Commits(LocalStore(tmp_path), "t")
+
+    stated = [begun + timedelta(days=version) for version in (2, 3, 4)]
+    assert stated == [commits.committed_at(version) for version in (2, 3, 4)]
+    assert commits.committed_at(0) < commits.committed_at(1) < stated[0]
+    assert 3 == commits.last_at(begun + timedelta(days=3, hours=12))
+    assert -1 == commits.last_at(begun)

@@ -588,6 +588,15 @@ def test_history_that_is_gone_is_made_up_for(lake: Lake) -> None:
     report = lake.derive(["orders"], large)
     assert ("full", "it, or a source, was made anew since the last run") == (report.how, report.why)
 
+    shutil.copytree(lake.path("orders"), lake.path("kept"))
+    lake.run("INSERT INTO {orders} VALUES (10, 9, 99, 'new')")
+    lake.derive(["orders"], large)
+    shutil.rmtree(lake.path("orders"))
+    shutil.copytree(lake.path("kept"), lake.path("orders"))
+    lake.run("INSERT INTO {orders} VALUES (11, 9, 99, 'new')")
+    report = lake.derive(["orders"], large)
+    assert ("full", 1, 1) == (report.how, report.added, report.removed)
+
     shutil.rmtree(lake.path("out"))
     assert "full" == lake.derive(["orders"], large).how
 
@@ -788,6 +797,10 @@ def test_results_that_no_table_can_hold_are_refused(lake: Lake) -> None:
     for sources in (["orders", "orders"], ["out"]):
         with pytest.raises(mirrorlib.LandingZoneError, match="named twice, or is the derived"):
             lake.derive(sources, large)
+    with pytest.raises(mirrorlib.LandingZoneError, match="in a source's folder"):
+        mirrorlib.derive(
+            lake.spark, "inside", lake.path("orders"), large, lake.path("orders/inside")
+        )
     older = Lake(lake.spark, lake.root.parent / "older").make("orders", ORDERS, "id")
     places = [lake.path("orders"), older]
     with pytest.raises(mirrorlib.LandingZoneError, match="have the same name"):

@@ -14,7 +14,7 @@ import mirrorlib
 from feeds import Table
 from mirrorlib.cli import main as cli
 from mirrorlib.errors import FeedError
-from mirrorlib.feed.changes import first_changes
+from mirrorlib.feed.changes import _plain, first_changes
 from mirrorlib.platform.show import _coloured
 
 if TYPE_CHECKING:
@@ -220,13 +220,36 @@ def test_json_says_every_value(
     } == found["after"]
 
 
+def test_an_equal_variant_is_unchanged() -> None:
+    """Python takes two equal ones for different; what JSON has of it is what is compared."""
+    from pyspark.sql import types
+
+    if not hasattr(types, "VariantVal"):
+        pytest.skip("Spark 4 has variants")
+    one, other = (types.VariantVal(b"\x0c\x01", b"\x01\x00\x00") for _ in range(2))
+    assert "1" == _plain(one, types.VariantType()) == _plain(other, types.VariantType())
+
+
+@pytest.mark.thorough
+def test_a_year_that_python_has_not_is_told(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark has it, so `read_feed` does."""
+    Table(spark, tmp_path / "t", "id bigint, at timestamp").run(
+        "INSERT INTO {t} VALUES (1, timestamp'+10001-01-05 00:00:00')"
+    )
+    code, _, err = run(capsys, "feed", str(tmp_path), "t")
+    assert (2, True) == (code, "of a year that Python has no date for" in err)
+
+
 def test_a_limit_cuts_no_update_in_two(spark: SparkSession, tmp_path: Path) -> None:
-    """However many rows have one key."""
+    """However many rows have one key, and however that is spelled."""
     table = Table(spark, tmp_path / "t", "id bigint, v bigint").run(
         "INSERT INTO {t} SELECT 1, id FROM range(50)", "UPDATE {t} SET v = v + 1000"
     )
-    changes = first_changes(table.read(after=1, keys=["id"]), "t", ["id"], limit=3)
+    changes = first_changes(table.read(after=1, keys=["id"]), "t", ["ID"], limit=3)
 
+    assert ("id",) == changes.keys
     assert [("update", v, v + 1000) for v in range(3)] == [
         (c.change, (c.before or {})["v"], (c.after or {})["v"]) for c in changes.changes
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import mirrorlib
 from feeds import FEED, Table, told
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.errors import FeedError, FeedExpiredError
+from mirrorlib.feed.proof import duration_of
 from mirrorlib.feed.read import read_snapshot
 
 if TYPE_CHECKING:
@@ -29,6 +31,24 @@ def old(spark: SparkSession, tmp_path: Path) -> Table:
         "INSERT INTO {t} VALUES (1)", "DELETE FROM {t} WHERE id = 1"
     )
     return table.age(days=30).run("INSERT INTO {t} VALUES (2)")
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("INTERVAL 7 DAYS", timedelta(days=7)),
+        ("Interval 1 Week 2 days", timedelta(days=9)),
+        ("interval 1500 milliseconds 3 MICROSECONDS", timedelta(microseconds=1_500_003)),
+        ("7 days", timedelta(days=7)),
+        ("interval 1 month", None),
+        ("seven days", None),
+    ],
+)
+def test_how_long_a_table_keeps_is_read_as_delta_reads_it(
+    text: str, expected: timedelta | None
+) -> None:
+    """In letters of any case, down to the smallest unit; a month is of no fixed length."""
+    assert expected == duration_of(text)
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ _KINDS = {  # what a URL begins with, the module that receives, and its modes: t
 }
 _PART = r"(?:`(?:[^`]|``)+`|[^.`\s]+)"
 _SCHEMA = re.compile(rf"{_PART}\.{_PART}")
-_SECRET = re.compile(
-    r"(//[^/@\s]*:)[^/@]*(?=@)|((?:passw[^=&]*|passphrase|secret|token|sig|pem)=)[^&]*",
+_SECRET = re.compile(  # an escaped name may be any option's
+    r"(//[^/:@?]*:)[^/]*(?=@)|((?:passw[^=&]*|passphrase|secret|token|sig|pem|_key|%[^=&?]*)=)[^&]*",
     re.IGNORECASE,
 )
 
@@ -42,7 +42,7 @@ def open_sink(to: str, mode: str | None) -> tuple[Sink, str]:
     if not colon or kind not in _KINDS:
         msg = "nothing is known that receives changes under this URL"
         step = "Give delta:PATH, files:URL, zone:URL, jdbc:… or kafka://HOST:PORT/TOPIC."
-        raise LandingZoneError(msg, found=shown_url(to), next_step=step)
+        raise LandingZoneError(msg, found=shown_url(kind)[:80], next_step=step)
     module, modes = _KINDS[kind]
     if mode is not None and mode not in modes:
         msg = f"a receiver of kind {kind} has no mode {mode}"
@@ -70,8 +70,9 @@ def open_place(address: str) -> Target:
 
 
 def is_same_url(one: str, other: str) -> bool:
-    """Say whether two URLs name one receiver: a slash at the end of the place means nothing."""
-    places = [url.partition("?") for url in (one, other)]
+    """Say whether two URLs name one receiver: neither a slash at the end of the place nor a password makes two."""
+    kept = (shown_url(url).replace("?", "&", 1) for url in (one, other))
+    places = [re.sub(r":\*{3}(?=@)|&[^&]*=\*{3}(?=&|$)", "", url).partition("&") for url in kept]
     first, second = ((place.rstrip("/"), options) for place, _, options in places)
     return first == second
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from mirrorlib.commit.difference import rows_like
 from mirrorlib.commit.stage import staging
 from mirrorlib.delivery.consumers import known_streams
-from mirrorlib.delivery.sinks.open import is_same_url, shown_url
+from mirrorlib.delivery.sinks.open import is_same_url
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import refer
@@ -122,7 +122,7 @@ def _of_receiver(registry: Registry) -> Iterator[None]:
 
 
 def _address(stream: Stream, to: str | None) -> str:
-    if to is not None and not is_same_url(shown_url(to), stream.to):
+    if to is not None and not is_same_url(to, stream.to):
         msg = "the consumer receives at another address"
         raise LandingZoneError(msg, table=stream.table, found=stream.to, next_step="Give that one.")
     return to or stream.to

@@ -9,9 +9,9 @@ deleted and inserted again, for several changes in a window, for keys that occur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
@@ -37,7 +37,14 @@ _BEFORE = -1  # what was open before a window stands before all that it opens
 
 def log_columns(delivery: Delivery) -> t.StructType:
     """Return the columns of a log: the source's, and those that tell the change; it has those of any feed."""
-    return delivery.frame.schema
+    return delivery.frame.select(*_bare(delivery.frame, delivery.frame.columns)).schema
+
+
+def _bare(frame: DataFrame, columns: Iterable[str]) -> list[Column]:
+    """Select columns without what they say of themselves: how long a text is, which may grow in the source."""
+    kinds = {name: frame.schema[name].dataType for name in columns}
+    # Up to Spark 4.0 no empty metadata takes the place of other; a cast, if only to the same type, does.
+    return [f.col(quote(name)).cast(kind).alias(name, metadata={}) for name, kind in kinds.items()]
 
 
 def append_window(work: WindowWork) -> int | None:
@@ -48,7 +55,7 @@ def append_window(work: WindowWork) -> int | None:
         version = f.lit(plan.until).cast("long").alias(VERSION)
         reset = _snapshot_time(work).select(f.lit("reset").alias(KIND), version, TIME)
         rows = reset.unionByName(rows, allowMissingColumns=True)
-    append_rows(work.ref, rows, work.mark(), grows=True)
+    append_rows(work.ref, rows.select(*_bare(rows, rows.columns)), work.mark(), grows=True)
     return None
 
 
@@ -61,7 +68,7 @@ def _snapshot_time(work: WindowWork) -> DataFrame:
 def copy_columns(delivery: Delivery) -> t.StructType:
     """Return the columns of a copy: the source's; without keys refuse what cannot be compared."""
     check_columns(delivery, comparable=not delivery.keys)
-    return delivery.frame.select(*map(quote, delivery.columns)).schema
+    return delivery.frame.select(*_bare(delivery.frame, delivery.columns)).schema
 
 
 def keep_copy(work: WindowWork) -> int | None:
@@ -73,7 +80,7 @@ def keep_copy(work: WindowWork) -> int | None:
     if not replaces:
         return _merge_keys(work) if work.keys else _merge_counts(work)
     rows = work.frame.select(
-        *[f.col(quote(name)).alias(name, metadata={}) for name in work.columns],
+        *_bare(work.frame, work.columns),
         *[f.lit(None).cast(work.found.schema[name].dataType).alias(name) for name in work.dropped],
     )
     overwrite_columns(work.spark, work.ref, rows, work.mark())
@@ -141,7 +148,7 @@ def keep_history(work: WindowWork) -> int | None:
 
 def _opened(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     return frame.select(
-        *[f.col(quote(name)).alias(name, metadata={}) for name in columns],
+        *_bare(frame, columns),
         f.col(TIME).alias(VALID_FROM),
         f.lit(None).cast("timestamp").alias(VALID_TO),
         f.lit(True).alias(IS_CURRENT),  # noqa: FBT003  # a value of a column

@@ -26,6 +26,7 @@ from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import Found, TableRef, check_made, find_target, open_log, refer
 from mirrorlib.errors import (
     ForeignWriteError,
+    JournalError,
     LandingZoneError,
     MirrorError,
     StoreError,
@@ -74,6 +75,7 @@ class DeltaSink:
         Raises:
             ForeignWriteError: the target is somebody else's, or somebody else has written to it.
             SchemaError: a column or key is not what the target can take.
+            JournalError: the target or the registry was set back.
             TableBusyError: another stream of the consumer, or another runner, has taken over.
             OutcomeUnknownError: Delta took the window for one that it knows, and it is not there.
 
@@ -98,6 +100,7 @@ class _WindowCommitter(Committer[WindowWork, int]):
         # A catalog has one for all schemas.
         self._ref = refer(target, parse_name(delivery.stream.table))
         self._rows: int | None = None  # None where the commit tells
+        self._wrote = False
 
     def read_state(self) -> tuple[WindowWork, int | None]:
         """See the target, which is made when there is none."""
@@ -117,12 +120,13 @@ class _WindowCommitter(Committer[WindowWork, int]):
             found=found,
             last=read_last_commit(open_log(spark, ref, found.location)),
         )
-        if _is_there(work):
+        if _is_there(work, wrote=self._wrote):
             return work, work.last.rows or 1  # it has some, else nobody delivers it
         _check_untouched(work)
         return work, None
 
     def write(self, before: WindowWork) -> None:
+        self._wrote = True
         if _changed_keys(before) is not None:  # nothing is said of keys until the window is there
             keep_keys(before.spark, before.ref.sql, before.found.properties, Keys())
         folds = self._mode != "changes" and before.stated_rows is not None
@@ -233,11 +237,22 @@ def _check_untouched(work: WindowWork) -> None:
     raise ForeignWriteError(reason, table=stream.table, found=found, next_step=work.set_right)
 
 
-def _is_there(work: WindowWork) -> bool:
-    """Say whether the target has the window; refuse one of an earlier stream than has written to it."""
+def _is_there(work: WindowWork, *, wrote: bool) -> bool:
+    """Say whether the target has the window; refuse to go on where either was set back, or a later stream has begun."""
     facts, stream = work.last.facts, work.stream
-    if work.last.window_of(stream.uuid) >= work.plan.number:
+    held, number = work.last.window_of(stream.uuid), work.plan.number
+    if held == number and facts["attempt"] == work.plan.attempt:
         return True
+    if held > number and wrote:  # another runner has gone on meanwhile
+        return True
+    is_set_back = work.plan.kind == "changes" and 0 < held < (work.given or 0)
+    if held >= number or is_set_back:
+        msg = "the consumer's registry was set back: the table holds a window that it does not know"
+        found = f"window {held} of the stream, {number - 1} in the registry"
+        if is_set_back:
+            msg = "the table that the consumer keeps was set back"
+            found = f"window {held} of the stream in place of {work.given}"
+        raise JournalError(msg, table=stream.table, found=found, next_step=work.set_right)
     if not facts or facts["stream"] == stream.uuid:
         return False
     if not comes_after(stream, facts["ordinal"], facts["began_at"]):

@@ -22,7 +22,8 @@ stream's position are committed in one transaction.
   and come in one window, nobody can tell whether one was renamed, so the stream stops and asks for a snapshot.
   So it does where a name stands for another column than with the last window that had rows.
   So it does where a nested column gets other fields or types inside, but for whole numbers, which look alike.
-- Columns that somebody adds to a table are left alone, until a snapshot replaces its rows.
+- Columns that somebody adds to a table are left alone, until a snapshot replaces its rows, or the source gets a column
+  of that name, which begins as NULL.
 - Text is compared byte by byte, as the source does. Keys have the database's own collation nevertheless:
   equality is the same under every one that PostgreSQL takes as a default, and a column of another collation
   cannot be joined with the user's own.

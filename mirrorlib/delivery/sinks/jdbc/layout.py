@@ -46,7 +46,7 @@ class TableLayout:
 
     held: Held
     columns: tuple[DatabaseColumn, ...]  # its columns that the source has, in the source's order
-    # Columns that come again after the source had dropped them.
+    # Columns that are there and new to the source: it had dropped them, or somebody has added them. They begin as NULL.
     clear: tuple[DatabaseColumn, ...] = ()
     # A row that is new to the source must be new to the table: no window comes twice.
     strict: bool = False

@@ -151,20 +151,21 @@ def check_all_rows(data: pa.Table, keys: Sequence[str], held: pa.Table, table: s
     """
     comes = _comes(data)
     settles = pc.not_equal(data[net.KIND], net.INSERT)
-    told = data.select([*keys, net.VERSION])
+    numbered = [str(number) for number in range(len(keys))]  # a dot in a name would begin a path
+    told = data.select([*keys, net.VERSION]).rename_columns([*numbered, net.VERSION])
     for name, values in ((_COMES, comes), (_GOES, pc.invert(comes)), (_SETTLES, settles)):
         told = told.append_column(name, values.cast(pa.int64()))
     sums = [(name, "sum") for name in (_COMES, _GOES, _SETTLES)]
-    begun = held.select([*keys, COUNT]).rename_columns([*keys, _COMES])
+    begun = held.select([*keys, COUNT]).rename_columns([*numbered, _COMES])
     versions = pa.repeat(pa.scalar(_BEFORE, pa.int64()), held.num_rows)
     begun = begun.append_column(net.VERSION, versions)
     rows = pa.concat_tables([begun, told], promote_options="permissive")
-    rows = rows.group_by([*keys, net.VERSION]).aggregate(sums)
-    rows = rows.sort_by([(name, "ascending") for name in (*keys, net.VERSION)])
+    rows = rows.group_by([*numbered, net.VERSION]).aggregate(sums)
+    rows = rows.sort_by([(name, "ascending") for name in (*numbered, net.VERSION)])
     came, went, settled = (rows[f"{name}_sum"].combine_chunks().fill_null(0) for name, _ in sums)
     own = pc.subtract(came, went)
     before = pc.subtract(pc.cumulative_sum(own), own)  # of all keys up to here
-    key = _runs(rows, keys)
+    key = _runs(rows, numbered)
     first = pa.array([True] * min(len(key), 1), pa.bool_())
     begins = pa.concat_arrays([first, pc.greater(key[1:], key[:-1])])
     there = pc.subtract(before, before.filter(begins).take(key))

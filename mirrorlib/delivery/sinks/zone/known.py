@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from mirrorlib.delivery.sinks.zone.batch import ANEW, Batch
 from mirrorlib.delivery.sinks.zone.changes import COUNT, check_all_rows, count_rows, tells_rows
-from mirrorlib.errors import LandingZoneError
+from mirrorlib.errors import LandingZoneError, SchemaError
+from mirrorlib.identifiers import find_name
 from mirrorlib.landing.columns import DELETE, INSERT
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import Claim, FileSequence
@@ -39,11 +40,15 @@ _MOST_FILES = 64  # then they are folded to one
 class KnownKeys:
     """The keys that readers of one table may hold, for one window."""
 
-    def __init__(self, zone: Store, place: FileSequence, keys: Sequence[str], batch: Batch) -> None:
+    def __init__(
+        self, zone: Store, place: FileSequence, keys: Sequence[str], batch: Batch, data: pa.Schema
+    ) -> None:
         self._zone = zone
         self._place = place
         self._folder = f"{place.folder}/_mirrorlib/export/keys"
         self._keys = list(keys)
+        self._types = [data.field(key).type for key in keys]
+        self._numbered = [str(number) for number in range(len(keys))]
         self._batch = batch.id.encode()
         self._window = hashlib.sha256(self._batch).hexdigest()[:16]
 
@@ -67,7 +72,9 @@ class KnownKeys:
         if held is None:
             msg = f"the landing zone's folder {self._place.folder} does not tell any more which keys its readers hold"
             raise LandingZoneError(msg, table=self._place.table, next_step=ANEW)
-        return held.select(self._keys).sort_by([(key, "ascending") for key in self._keys])
+        rows = held.select(self._keys).rename_columns(self._numbered)
+        ordered = rows.sort_by([(name, "ascending") for name in self._numbered])
+        return ordered.rename_columns(self._keys)
 
     def check(self, published: int, data: pa.Table) -> None:
         """See that whatever a window changed or deleted of a key, all of its rows were, as far as these were noted."""
@@ -106,7 +113,19 @@ class KnownKeys:
                 batch = claim.batch_id.encode() if claim and claim.batch_id else None
                 if (keys.schema.metadata or {}).get(_BATCH) != batch:
                     continue  # whose runner was overtaken
-            yield number, keys
+            yield number, self._as_now(keys)
+
+    def _as_now(self, noted: pa.Table) -> pa.Table:
+        """Give a note's keys the names and types that they have now: they may be spelled otherwise, or be widened."""
+        columns = {name: noted[name] for name in (_GONE, COUNT)}
+        for key, kind in zip(self._keys, self._types, strict=True):
+            was = noted[find_name(noted.column_names, key) or key]
+            if not _is_widened(was.type, kind):
+                msg = "the key has another type than in what the landing zone's readers hold"
+                table, found = self._place.table, f"{kind}, was {was.type}"
+                raise SchemaError(msg, table=table, column=key, found=found, next_step=ANEW)
+            columns[key] = was.cast(kind)
+        return pa.table(columns).replace_schema_metadata(noted.schema.metadata)
 
     def _fold(self, published: int, wanted: pa.Array | None = None) -> pa.Table | None:
         """Fold files to the keys that may be there, or to some of them; None when there are no files.
@@ -117,9 +136,8 @@ class KnownKeys:
         tables: list[pa.Table] = []
         for number, noted in self._notes(published):
             keys, facts = noted, noted.schema.metadata or {}
-            if wanted is not None:  # the column may have been widened since
-                first = keys[self._keys[0]].cast(wanted.type)
-                keys = keys.filter(pc.is_in(first, value_set=wanted))
+            if wanted is not None:
+                keys = keys.filter(pc.is_in(keys[self._keys[0]], value_set=wanted))
             if number > published:
                 if facts.get(_BATCH) == self._batch:
                     continue
@@ -137,7 +155,9 @@ class KnownKeys:
     def _last(self, keys: pa.Table) -> pa.Table:
         """Keep of each key whether it is gone at last, and the sum of its counts."""
         folds = [(_GONE, "last"), (COUNT, "sum")]
-        grouped = keys.group_by(self._keys, use_threads=False).aggregate(folds)
+        rows = keys.select([*self._keys, _GONE, COUNT])
+        rows = rows.rename_columns([*self._numbered, _GONE, COUNT])  # a dot would begin a path
+        grouped = rows.group_by(self._numbered, use_threads=False).aggregate(folds)
         return grouped.rename_columns([*self._keys, _GONE, COUNT])
 
     def _path(self, number: int) -> str:
@@ -148,3 +168,12 @@ class KnownKeys:
         told = {_BATCH: self._batch} | dict.fromkeys(marks, b"")
         pq.write_table(keys.replace_schema_metadata(told), sink, compression="zstd")
         return sink.getvalue()
+
+
+def _is_widened(was: pa.DataType, kind: pa.DataType) -> bool:
+    """Say whether one type holds all values of another."""
+    both = [pa.schema([("key", one)]) for one in (was, kind)]
+    try:
+        return bool(pa.unify_schemas(both, promote_options="permissive").types == [kind])
+    except pa.ArrowException:
+        return bool(pa.types.is_date(was) and pa.types.is_timestamp(kind) and kind.tz is None)

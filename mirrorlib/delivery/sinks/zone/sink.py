@@ -105,7 +105,7 @@ class ZoneSink:
         """Publish the window as the file that follows on a number, and as no other; *last* is the window there."""
         stream, keys, batch = delivery.stream, delivery.keys, Batch.of(delivery)
         replaces = delivery.plan.kind == "snapshot"
-        known = KnownKeys(self._zone, _place(stream), keys, batch)
+        known = KnownKeys(self._zone, _place(stream), keys, batch, data.schema)
         if not replaces:
             if last is not None:  # leave out what an earlier stream has published
                 data = data.filter(pc.greater(data[VERSION], last.until))
