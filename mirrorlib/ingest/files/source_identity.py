@@ -174,12 +174,25 @@ def check_snapshots(metadata: TableMetadata, table: str) -> None:
 
 
 def changed_since(work: Work, opened: OpenedFolder, entry: Entry | None) -> tuple[str, ...]:
-    """Name the files that are no longer what was applied from this zone; of the newest batch by what they hold."""
-    if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
+    """Name the files that are no longer what was applied; of the newest batch by what they hold.
+
+    Until a batch comes from where the zone was moved to, that batch alone is looked at, as times and identities are the
+    copies'; or the first batch, where nothing of the newest is there: a source that starts over writes that again.
+    """
+    if entry is None or not entry.position:
         return ()
     changed, placed = changed_files(opened.listing, entry.plan, entry.position)
     known = {one.name: one for one in entry.plan.files}
     there = {file.name: file for file in passed_over(opened.listing, entry.position)}
+    if entry.plan.zone != work.source.zone.url:
+        if entry.plan.policies.plain is not None or not entry.plan.batch:
+            return ()  # under another root, plain files are other ones
+        if known.keys().isdisjoint(there):
+            first = work.journal.entry(work.life, 1)
+            applied = applied_entries(work.journal, work.life, first)
+            known = {file.name: file for one in applied for file in one.plan.files}
+        here = [name for name in known if name in there]
+        placed, changed = (), tuple(n for n in here if there[n].etag != known[n].etag)
     differing = (
         name
         for name in changed
