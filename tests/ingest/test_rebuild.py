@@ -10,13 +10,18 @@ import pytest
 
 import mirrorlib
 from mirrorlib.cli.main import main
+from mirrorlib.delta.log import LOG, FileLog, commit_path
 from mirrorlib.errors import FeedExpiredError, ForeignWriteError, JournalError
 from mirrorlib.ingest import rebuild as rebuild_module
+from mirrorlib.journal.entries import Done, Life
+from mirrorlib.store import LocalStore
 from mirrors import Killed, Mirror, at, die
 from tables import newest_version
 from zones import ZoneWriter
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from mirrorlib.ingest.report import ApplyReport, PlanReport
@@ -336,7 +341,7 @@ def test_a_rebuild_that_was_killed_can_be_foreseen(fresh: Mirror) -> None:
 
 @pytest.mark.thorough
 def test_it_can_be_undone_until_something_else_is_committed(fresh: Mirror) -> None:
-    """Once, and for good; the mirror goes on from there."""
+    """Once, and for good; what somebody else had written is refused again, and the mirror goes on when that is accepted."""
     mirror = damaged(fresh)
     rows = mirror.rows()
     assert rebuild(mirror).ok
@@ -352,9 +357,58 @@ def test_it_can_be_undone_until_something_else_is_committed(fresh: Mirror) -> No
     assert {"insert", "delete"} == {kind for kind, _, _ in found}
     assert 4 == sum(found.values())
     mirror.publish()
-    assert "current" == mirror.run().state
+    mirror.assert_failed("ForeignWriteError", "somebody else wrote")
+    assert "current" == mirror.run(allow_foreign_writes=True).state
     with pytest.raises(JournalError, match="no rebuild to undo"):
         undo(mirror)
+
+
+@pytest.mark.thorough
+def test_a_mirror_that_was_right_goes_on_behind_an_undo(mirror: Mirror) -> None:
+    """Nobody else has written to it: there is nothing to accept."""
+    assert rebuild(mirror).ok
+    undo(mirror)
+
+    mirror.publish()
+    mirror.assert_current()
+
+
+@pytest.mark.parametrize(
+    "wrote, keys, is_ours",
+    [
+        (None, "", True),
+        ("OPTIMIZE", "", True),
+        ("DELETE", "", False),
+        (None, "{}", False),
+        ("", "", False),
+    ],
+    ids=["nobody", "upkeep", "somebody", "accepted before", "forgotten"],
+)
+def test_rows_of_others_do_not_become_ours_by_an_undo(
+    tmp_path: Path, wrote: str | None, keys: str, is_ours: bool
+) -> None:
+    """Nor are they where keys were given up before, as they had been accepted; nor where the log does not tell."""
+    life = Life(ordinal=1, uuid="ours", why="first seen", zone="z", started_at="")
+    info = {"operation": wrote}
+    if wrote is None:
+        info = {"operation": "MERGE", "userMetadata": json.dumps({"mirrorlib": {"life": "ours"}})}
+    (tmp_path / LOG).mkdir()
+    for version in (1, 3, *((2,) if wrote != "" else ())):
+        (tmp_path / commit_path(version)).write_text(json.dumps({"commitInfo": info}))
+    was, done = (
+        Done(
+            outcome="applied",
+            version=version,
+            table_id=None,
+            columns=(),
+            table_bytes=0,
+            kind="merge",
+            keys=said,
+        )
+        for version, said in ((1, ""), (3, keys))
+    )
+
+    assert is_ours == rebuild_module._was_ours(FileLog(LocalStore(tmp_path)), [life], was, done)
 
 
 @pytest.mark.thorough
@@ -456,6 +510,6 @@ def test_the_command_tells_does_and_undoes(
     assert 0 == main([*words, "--undo"])
     assert "had before its rebuild" in capsys.readouterr().out
     mirror.publish()
-    mirror.run()
+    mirror.run(allow_foreign_writes=True)
     assert 2 == main([*words, "--undo"])
     assert "there is no rebuild to undo" in capsys.readouterr().err
