@@ -106,6 +106,11 @@ class FileLog:
                 found.append(tell_commit(version, next(filter(None, said), {})))
         return tuple(found)
 
+    def table_bytes(self, version: int) -> int | None:
+        """Return the size of a version's files, where its writer has noted it."""
+        size = read_checksum(self._table, version).get("tableSizeBytes")
+        return size if isinstance(size, int) else None
+
 
 class HistoryLog:
     """The log as `DESCRIBE HISTORY` tells it, for tables, quoted, whose folder only the catalog may read."""
@@ -127,6 +132,9 @@ class HistoryLog:
         rows = self._spark.sql(f"DESCRIBE HISTORY {self._table}").collect()
         found = {int(row["version"]): row.asDict(recursive=True) for row in rows}
         return tuple(tell_commit(one, found[one]) for one in sorted(found) if after < one <= until)
+
+    def table_bytes(self, version: int) -> None:
+        """Return nothing: no history tells it."""
 
 
 TableLog: TypeAlias = FileLog | HistoryLog

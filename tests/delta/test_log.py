@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.log import LOG, FileLog, commit_path, list_log
+from mirrorlib.delta.log import LOG, FileLog, commit_path, list_log, tell_commit
+from mirrorlib.ingest.batch.evolve import Growth
+from mirrorlib.ingest.batch.outcome import outcome_of
+from mirrorlib.ingest.work import Attempt
+from mirrorlib.journal.entries import Plan, Policies
 from mirrorlib.store import LocalStore
 
 if TYPE_CHECKING:
+    from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.ingest.work import Work
     from mirrorlib.store import FolderListing, StoredFile
+
+
+POLICIES = Policies(
+    keys=("id",), upsert_default=False, insert_policy="append", evolution="widen", ntz="utc"
+)
 
 
 class Counting(LocalStore):
@@ -86,3 +99,34 @@ def test_the_log_tells_both_who_looks_for_a_commit_and_who_reads_the_feed(tmp_pa
     assert list(found) == [commits.provenance(commit.version) for commit in found]
     assert (3, 3) == (commits.newest, commits.first)
     assert ["list"] == store.asked
+
+
+def test_a_batch_is_not_taken_to_make_a_table_larger_than_it_is(tmp_path: Path) -> None:
+    """What it replaces is gone: the commit's own checksum tells the size, and only without one is the batch added."""
+    log = FileLog(table(tmp_path, 3, 4))
+    (tmp_path / commit_path(3)).with_suffix(".crc").write_text('{"tableSizeBytes": 700}')
+    plan = Plan(
+        life="life",
+        batch=2,
+        attempt="a",
+        zone="z",
+        files=(),
+        before={"": 1},
+        after={"": 2},
+        policies=POLICIES,
+        table_version=2,
+        previous={"table_id": "t", "keys": ""},
+        listed_at="",
+    )
+    work = SimpleNamespace(options=SimpleNamespace(allow_foreign_writes=False), log=log)
+    prepared = cast("Prepared", SimpleNamespace(growth=Growth(columns=())))
+    ours = {"outcome": "applied", "kind": "merge", "bytes": 500}
+
+    told = []
+    for version in (3, 4):
+        planned = replace(plan, table_version=version - 1)
+        attempt = Attempt(work=cast("Work", work), plan=planned, table_bytes=600)
+        commit = replace(tell_commit(version, {}), ours=ours)
+        told.append(outcome_of(attempt, commit, prepared).table_bytes)
+
+    assert [700, 1_100] == told
