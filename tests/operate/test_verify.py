@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import ANY
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
@@ -64,6 +67,37 @@ def test_keys_that_differ_are_found_wherever_they_lie(spark: SparkSession, kind:
     differing = {change.before["id"] for change in changes if change.before}
     assert {*(key for key in keys if key % 2), keys[0], keys[-1]} == differing
     assert ([9, 7], False) == (counts, more)
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [("widen", "widen"), pytest.param(("rescue", "add"), marks=pytest.mark.thorough)],
+    ids=["widened", "added"],
+)
+def test_what_was_rescued_counts_as_such_when_it_would_fit_by_now(
+    spark: SparkSession, tmp_path: Path, ways: tuple[str, str]
+) -> None:
+    """A double that the decimal of then did not hold, or a column that was not there: NULL for good."""
+    zone, target = tmp_path / "zone", str(tmp_path / "target")
+    (zone / "drop").mkdir(parents=True)
+    narrow, wide = (
+        pa.array([Decimal(value)], pa.decimal128(*kind))
+        for value, kind in (("1.00", (5, 2)), ("4.1234", (9, 4)))
+    )
+    files: list[dict[str, Any]] = [{"a": narrow}, {"a": pa.array([1.005])}, {"a": wide}]
+    if ways == ("rescue", "add"):
+        files = [{"id": [1]}, {"id": [2], "n": ["x"]}, {"id": [3], "n": ["y"]}]
+    for number, columns in enumerate(files):
+        path = zone / "drop" / f"{number}.parquet"
+        pq.write_table(pa.table(columns), path)
+        way = {"plain_evolution": ways[number == 2]} if ways[0] == "rescue" else {}
+        mirrorlib.apply(spark, str(zone), target, plain_folders="append", settle=0, **way)
+
+    report = mirrorlib.verify(spark, str(zone), target, show_values=True)
+
+    assert {"drop": "equal"} == states(report), str(report)
+    rows = spark.read.format("delta").load(f"{target}/drop")
+    assert 1 == rows.where("_rescued_data IS NOT NULL").count()
 
 
 def test_keys_that_have_a_null_in_other_places_are_others(spark: SparkSession) -> None:
