@@ -12,7 +12,7 @@ from dataclasses import replace
 from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.files.continued_life import applied_entries
-from mirrorlib.ingest.files.plan import changed_files, passed_over, seen_until
+from mirrorlib.ingest.files.plan import changed_files, passed_over, proof_of, seen_until
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, policies_of
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Plan
@@ -35,7 +35,7 @@ def check_same_zone(work: Work, view: FolderView, entry: Entry | None, proven: s
     if entry is None or not entry.position or (entry.plan.zone == zone and not history.moves()):
         return
     plain = work.source.policies.plain is not None
-    if not history.moves() if plain else proven == proof_of(work, entry):
+    if not history.moves() if plain else proven == proof_of(zone, entry):
         return
     if plain and work.options.allow_overwrites:
         msg = "the landing zone was moved, and nobody can tell a file that was moved from one that was overwritten"
@@ -50,14 +50,6 @@ def check_same_zone(work: Work, view: FolderView, entry: Entry | None, proven: s
         step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
         found = f"{zone} instead of {entry.plan.zone}"
         raise JournalError(msg, table=work.table, found=found, next_step=step)
-
-
-def proof_of(work: Work, entry: Entry | None) -> str | None:
-    """Name what `check_same_zone` has proven: where, and up to which batch; None where there is nothing to prove."""
-    if entry is None or entry.plan.zone == work.source.zone.url:
-        return None
-    plan = entry.plan  # whose number recurs in each life
-    return f"batch {plan.batch} ({plan.attempt}) at {work.source.zone.url}"
 
 
 def _prove_passed(
