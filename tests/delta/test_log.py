@@ -8,8 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, FileLog, commit_path, list_log, tell_commit
+from mirrorlib.errors import StoreError
 from mirrorlib.ingest.batch.evolve import Growth
 from mirrorlib.ingest.batch.outcome import outcome_of
 from mirrorlib.ingest.work import Attempt
@@ -99,6 +102,17 @@ def test_the_log_tells_both_who_looks_for_a_commit_and_who_reads_the_feed(tmp_pa
     assert list(found) == [commits.provenance(commit.version) for commit in found]
     assert (3, 3) == (commits.newest, commits.first)
     assert ["list"] == store.asked
+
+
+@pytest.mark.parametrize("torn", [b'{"commitInfo": {"opera', b'{"commitInfo": "\xff"}'])
+def test_a_file_of_the_log_that_is_damaged_is_named(tmp_path: Path, torn: bytes) -> None:
+    """By who looks for a commit, and by who reads the feed; as a full disk or a lost power leaves it."""
+    store = table(tmp_path, 1)
+    (tmp_path / commit_path(1)).write_bytes(torn)
+
+    for read in (lambda: FileLog(store).commits(0, 1), lambda: Commits(store, "t").read(1)):
+        with pytest.raises(StoreError, match=r"0001\.json: a file of the table's log is damaged"):
+            read()
 
 
 def test_a_batch_is_not_taken_to_make_a_table_larger_than_it_is(tmp_path: Path) -> None:
