@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import ANY
 
 import pyarrow as pa
@@ -15,11 +16,13 @@ import pytest
 
 import mirrorlib
 from mirrorlib.cli.main import main
+from mirrorlib.commit.stage import staging
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.landing.columns import UPSERT
 from mirrorlib.operate.verify import tables as verify_tables
 from mirrorlib.operate.verify.compare import Sides, as_found
+from mirrorlib.store import open_store
 from mirrors import Mirror
 from test_apply_property import CUTS, apply_in_two
 from zones import ZoneWriter
@@ -45,6 +48,20 @@ def named(report: mirrorlib.VerifyReport, table: str) -> Named:
 def states(report: mirrorlib.VerifyReport) -> dict[str, str]:
     """Give the state of each table."""
     return {table.table: table.state for table in report.tables}
+
+
+def test_what_a_killed_run_has_staged_goes_with_a_later_one(tmp_path: Path) -> None:
+    """Days later, as another run may be under way; what is known of tables stays."""
+    store, today = open_store(str(tmp_path)), datetime.now(UTC).date()
+    folders = ["5f3a", str(today - timedelta(days=2)), f"{today - timedelta(days=1)}-5f3a"]
+    for folder in folders:
+        store.put(f"verified/{folder}/rows.parquet", b"rows")
+    store.put("verified/orders.json", b"{}")
+
+    with staging(cast("SparkSession", None), store, "verified", tidies=True) as stage:
+        store.put(f"{stage.folder}/rows.parquet", b"rows")
+
+    assert {"orders.json", folders[-1]} == {path.name for path in (tmp_path / "verified").iterdir()}
 
 
 @pytest.mark.parametrize("kind", ["bigint", "int"])

@@ -133,7 +133,7 @@ class _Look:
             )
             opened = open_files(self.zone, self.name, entries[ends.index(known["batch"]) + 1 :])
         told = replace(told, files=len(opened), reasons=tuple(reasons))
-        with staging(self.spark, self.state, "verified") as stage:
+        with staging(self.spark, self.state, "verified", tidies=True) as stage:
             sides, left = self._sides(stage, opened, entries, version, told.since)
             told = told.compared(sides, left, show_values=self.show_values)
         if told.state == "equal" and self.sample == 1:
