@@ -12,7 +12,9 @@ import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.delta.log import LOG, FileLog, commit_path
 from mirrorlib.errors import FeedExpiredError, ForeignWriteError, JournalError
+from mirrorlib.ingest import next_batch
 from mirrorlib.ingest import rebuild as rebuild_module
+from mirrorlib.ingest.next_batch import Next
 from mirrorlib.journal.entries import Done, Life
 from mirrorlib.store import LocalStore
 from mirrors import Killed, Mirror, at, die
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.ingest.report import ApplyReport, PlanReport
+    from mirrorlib.ingest.report import ApplyReport, PlanReport, State
 
 DAMAGE = (
     "DELETE FROM {t} WHERE id = 1",
@@ -325,6 +327,21 @@ def test_what_somebody_wrote_meanwhile_outlives_an_undo(fresh: Mirror) -> None:
     undo(mirror)
 
     assert 1 == mirror.spark.read.format("delta").load(str(mirror.path)).where("id = 50").count()
+
+
+@pytest.mark.parametrize(
+    "state, file", [("blocked", "00000000000000000001.parquet"), ("current", None)]
+)
+def test_a_rebuild_that_has_begun_says_what_it_lacks(state: State, file: str | None) -> None:
+    """A cleaner has taken a file before the plan: to publish it, as other missing numbers, is no advice."""
+    coming = Next(state=state, reason="is missing", file=file)
+
+    told, files = next_batch._up_to({"": 2}, coming, ())
+
+    assert ("blocked", None, ()) == (told.state, told.file, files)
+    assert told.reason.startswith(f"{file or 'A file that was applied'} is no longer")
+    assert "the rebuild that has begun" in told.reason
+    assert "mirrorlib rebuild TARGET TABLE --start-at N" in told.reason
 
 
 @pytest.mark.thorough
