@@ -45,8 +45,8 @@ UNTYPED_KEY = (
     "The table waits for a file that has one."
 )
 _GONE = (
-    "{file} is no longer in the landing zone, and without it the rebuild that has begun cannot go on. Bring it back, or "
-    "publish a snapshot of the source, and begin with that: mirrorlib rebuild TARGET TABLE --start-at N"
+    "{file} is no longer in the landing zone, and without it the rebuild that has begun cannot go on. Bring it back, "
+    "or publish a snapshot of the source, and begin with that: mirrorlib rebuild TARGET TABLE --start-at N"
 )
 
 
@@ -234,10 +234,16 @@ def _prepare(
             suspects=suspects,
             divisible=divisible,
         )
-        count = len(prepared.landed) + 1
-        typed = prepared.fault is not None or not _untyped_part(work, prepared)
-        if typed or count > len(every):
+        count = len(prepared.landed)
+        untyped = "" if prepared.fault is not None else _untyped_part(work, prepared)
+        if not untyped or count == len(every):
             return files, prepared
+        # The others are looked at alone: to open all again for each would take time by their square.
+        for _, file in every[count:]:
+            count += 1
+            alone = prepare_files(work.source, [file], standing.columns)
+            if alone.fault is not None or _untyped_part(work, alone) != untyped:
+                break
         files, divisible = every[:count], False
 
 
