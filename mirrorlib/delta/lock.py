@@ -27,7 +27,8 @@ from mirrorlib.identifiers import quote
 from mirrorlib.journal.leases import process_started
 from mirrorlib.journal.plan_log import read_object
 from mirrorlib.names import TableName
-from mirrorlib.store import LocalStore, Store, open_store, translated
+from mirrorlib.store import LocalStore, Store, open_store
+from mirrorlib.store.protocol import translated
 from mirrorlib.store.target import STATE_FOLDER, Target
 
 if TYPE_CHECKING:

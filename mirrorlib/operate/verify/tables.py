@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -42,6 +43,7 @@ from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 
+Taken: TypeAlias = tuple[Landed, Columns]  # a file, and the columns by which its rows are taken
 _FEW = 2_000_000  # rows whose keys a process holds
 
 
@@ -176,8 +178,8 @@ class _Look:
         columns = tuple(column for column in every if column.name != RESCUED)
         by = find_column(columns, conditional.pop())
         held = [_held(one, columns) for one in entries for _ in one.plan.files]
-        held = held[len(held) - len(opened) :]
-        begun, rest, count = read_files(stage, opened, columns, start, held)
+        files = [*zip(opened, held[len(held) - len(opened) :], strict=True)]
+        begun, rest, count = read_files(stage, files, columns, start)
         sides = Sides(
             begun=begun,
             rows=rest,
@@ -199,21 +201,16 @@ def _held(entry: Entry, columns: Columns) -> Columns:
 
 
 def read_files(
-    stage: Stage,
-    opened: Sequence[Landed],
-    columns: Columns,
-    start: DataFrame | None,
-    held: Sequence[Columns] = (),
+    stage: Stage, files: Sequence[Taken], columns: Columns, start: DataFrame | None
 ) -> tuple[DataFrame | None, DataFrame | None, int]:
     """Read all rows in a table's *columns*: those of *start* and of the plain inserts that it began with, and the rest.
 
     The rest, which comes with how many it is, has what `replay_rows` needs: `MARKER`, `ORDER` over all files and, where
-    updates of some files are partial, `SET`. Each file is taken by the columns that were *held* then, if given.
+    updates of some files are partial, `SET`.
     """
-    first = next((place for place, one in enumerate(opened) if _folds(one)), len(opened))
+    first = next((place for place, (one, _) in enumerate(files) if _folds(one)), len(files))
     begun: list[DataFrame] = [] if start is None else [_as_now(start, columns)]
     rest: list[DataFrame] = []
-    files = zip(opened, held or [columns] * len(opened), strict=True)
     runs = groupby(enumerate(files), lambda one: (one[0] < first, one[1][0].source, one[1][1]))
     for (is_first, source, taken), some in runs:
         run = [*some]
@@ -226,7 +223,7 @@ def read_files(
         else:
             rest.append(rows.withColumn(ORDER, f.col(ORDER) + seen * ROWS_PER_FILE))
     united = [unite(some) if some else None for some in (begun, rest)]
-    return united[0], united[1], sum(one.schema.rows for one in opened[first:])
+    return united[0], united[1], sum(one.schema.rows for one, _ in files[first:])
 
 
 def _as_now(rows: DataFrame, columns: Columns) -> DataFrame:
