@@ -10,8 +10,11 @@ import pytest
 
 import mirrorlib
 from mirrorlib.cli.main import main
+from mirrorlib.delta.commits import Commits
+from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import LOG, FileLog, commit_path
 from mirrorlib.errors import FeedExpiredError, ForeignWriteError, JournalError
+from mirrorlib.feed.owners import is_owners
 from mirrorlib.ingest import next_batch
 from mirrorlib.ingest import rebuild as rebuild_module
 from mirrorlib.ingest.next_batch import Next
@@ -426,6 +429,21 @@ def test_rows_of_others_do_not_become_ours_by_an_undo(
     )
 
     assert is_ours == rebuild_module._was_ours(FileLog(LocalStore(tmp_path)), [life], was, done)
+
+
+@pytest.mark.parametrize("wrote, claims", [("OPTIMIZE", True), ("DELETE", False)])
+def test_an_undone_rebuild_claims_no_key_of_rows_of_others(
+    tmp_path: Path, wrote: str, claims: bool
+) -> None:
+    """Its commit says on which version its rows were computed, and who has written since then is looked at."""
+    (tmp_path / LOG).mkdir()
+    ours = {"operation": "MERGE", "userMetadata": json.dumps({"mirrorlib": {"life": "ours"}})}
+    undone = {"life": None, "outcome": "undone", ON: 1}
+    undo = {"operation": "MERGE", "userMetadata": json.dumps({"mirrorlib": undone})}
+    for version, info in enumerate([ours, ours, {"operation": wrote}, ours, undo]):
+        (tmp_path / commit_path(version)).write_text(json.dumps({"commitInfo": info}))
+
+    assert claims == is_owners(Commits(LocalStore(tmp_path), "t"), 4)
 
 
 @pytest.mark.thorough
