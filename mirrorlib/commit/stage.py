@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -64,9 +65,19 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staging(spark: SparkSession, state: Store, place: str) -> Iterator[Stage]:
-    """Lend a stage in a place of the state folder, and remove what was staged."""
-    stage = Stage(spark=spark, state=state, folder=f"{place}/{new_attempt()}")
+def staging(
+    spark: SparkSession, state: Store, place: str, *, tidies: bool = False
+) -> Iterator[Stage]:
+    """Lend a stage in a place of the state folder, and remove what was staged.
+
+    One that *tidies* the place, where nobody else does, removes what runs that were killed before yesterday have left.
+    """
+    today = datetime.now(UTC).date()
+    recent = {str(today), str(today - timedelta(days=1))}  # no run takes longer
+    for left in contents(state, place).folders if tidies else ():
+        if left[: len(str(today))] not in recent:
+            state.delete_folder(f"{place}/{left}")
+    stage = Stage(spark=spark, state=state, folder=f"{place}/{today}-{new_attempt()}")
     try:
         yield stage
     finally:

@@ -155,7 +155,7 @@ class Commits:
 
     def moves(self, version: int) -> tuple[list[Held], list[Held]]:
         """Name the files that a version takes out of the table, and those that it puts in; raises as `read` does."""
-        return read_moves(read_actions(self._data(version), "add", "remove"))
+        return read_moves(read_actions(self._data(version), commit_path(version), "add", "remove"))
 
     def provenance(self, version: int) -> Commit:
         """Say who made a version, and how; raises as `read` does."""
@@ -169,7 +169,8 @@ class Commits:
     def _read(self, version: int, *kinds: str) -> FeedCommit:
         data = self._data(version)
         small = len(data) <= _SMALL
-        commit = read_commit(version, read_actions(data, *(() if small else kinds)))
+        actions = read_actions(data, commit_path(version), *(() if small else kinds))
+        commit = read_commit(version, actions)
         if small:
             self._read_commits[version] = commit
         elif kinds:
@@ -239,7 +240,8 @@ class Commits:
         paths = self._files.checkpoints[version]
         for path in paths:
             if path.endswith(".json"):
-                rows = [one.get(kind) for one in read_actions(self.store.read(path) or b"", kind)]
+                actions = read_actions(self.store.read(path) or b"", path, kind)
+                rows = [one.get(kind) for one in actions]
             else:
                 with self.store.open_file(path) as file:
                     rows = pq.read_table(file, columns=[kind]).column(0).drop_null().to_pylist()

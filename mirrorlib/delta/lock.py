@@ -28,6 +28,7 @@ from mirrorlib.journal.leases import process_started
 from mirrorlib.journal.plan_log import read_object
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, Store, open_store
+from mirrorlib.store.protocol import translated
 from mirrorlib.store.target import STATE_FOLDER, Target
 
 if TYPE_CHECKING:
@@ -43,19 +44,18 @@ _LAST_BREATH = 30.0  # seconds that a JVM gets to end once its Python has let go
 def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> Iterator[None]:
     """Hold the table's lock for the JVM, by its process id, that will commit; wait as long as another runner works.
 
-    Raises `TableBusyError` where the last holder's JVM lives on without its runner, or *stop* said so while waiting.
+    Raises `TableBusyError` where the last holder's JVM lives on without its runner, or *stop* said so while waiting;
+    `StoreError` where the place has no locks, or cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
+    with translated("lock", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a+b")
+    with opened as file:
         waited = False
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not waited:
-                    _LOG.info("%s: waiting for another runner (%s)", table, _holder(file))
-                waited = True
+        while not _take(file, path):
+            if not waited:
+                _LOG.info("%s: waiting for another runner (%s)", table, _holder(file))
+            waited = True
             if stop():
                 msg = "another runner is applying to the table"
                 raise TableBusyError(msg, table=table)
@@ -63,9 +63,10 @@ def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> It
         _wait_for_last_jvm(file, table, jvm)
         host, started = os.uname().nodename, process_started(jvm)
         holder = {"jvm": jvm, "started": started, "python": os.getpid(), "host": host}
-        file.truncate(0)
-        file.write(json.dumps(holder).encode())
-        file.flush()
+        with translated("lock", path):
+            file.truncate(0)
+            file.write(json.dumps(holder).encode())
+            file.flush()
         try:
             yield
         except Exception as exc:
@@ -85,6 +86,16 @@ def has_lost_java(exc: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
+
+
+def _take(file: BinaryIO, path: Path) -> bool:
+    """Take a lock, unless somebody holds it."""
+    with translated("lock", path):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _holder(file: BinaryIO) -> dict[str, object]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirrorlib.delta.properties import CLAIM, PAUSED
+from mirrorlib.errors import StoreError
 from mirrorlib.journal.plan_log import read_object
 from mirrorlib.store import Store, StoredFile, contents
 
@@ -102,9 +103,15 @@ class FileLog:
         for version in range(after + 1, until + 1):
             data = self._table.read(commit_path(version))
             if data is not None:
-                said = (action.get("commitInfo") for action in read_actions(data, "commitInfo"))
+                actions = read_actions(data, commit_path(version), "commitInfo")
+                said = (action.get("commitInfo") for action in actions)
                 found.append(tell_commit(version, next(filter(None, said), {})))
         return tuple(found)
+
+    def table_bytes(self, version: int) -> int | None:
+        """Return the size of a version's files, where its writer has noted it."""
+        size = read_checksum(self._table, version).get("tableSizeBytes")
+        return size if isinstance(size, int) else None
 
 
 class HistoryLog:
@@ -128,6 +135,9 @@ class HistoryLog:
         found = {int(row["version"]): row.asDict(recursive=True) for row in rows}
         return tuple(tell_commit(one, found[one]) for one in sorted(found) if after < one <= until)
 
+    def table_bytes(self, version: int) -> None:
+        """Return nothing: no history tells it."""
+
 
 TableLog: TypeAlias = FileLog | HistoryLog
 
@@ -150,12 +160,20 @@ def list_log(table: Store) -> LogFiles:
     return found
 
 
-def read_actions(data: bytes, *kinds: str) -> Iterator[dict[str, Any]]:
-    """Read the actions of a version's file, or of a checkpoint's; others than *kinds* are mostly left out unread."""
+def read_actions(data: bytes, path: str, *kinds: str) -> Iterator[dict[str, Any]]:
+    """Read the actions of a version's file, or of a checkpoint's; others than *kinds* are mostly left out unread.
+
+    Raises `StoreError`: the file, which is named by its *path*, is cut short or damaged.
+    """
     words = [f'"{kind}"'.encode() for kind in kinds]
     for line in data.splitlines():  # of bytes: text is cut at characters that names may have, too
         if line.strip() and (not words or any(word in line for word in words)):
-            yield json.loads(line.decode("utf-8", "surrogatepass"))
+            try:
+                yield json.loads(line.decode("utf-8", "surrogatepass"))
+            except ValueError as exc:
+                msg = "a file of the table's log is damaged"
+                step = "Restore it from a backup, or let the table be made anew."
+                raise StoreError(msg, file=path, found=str(exc), next_step=step) from exc
 
 
 def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:

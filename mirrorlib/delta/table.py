@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.log import LOG, FileLog, HistoryLog, TableLog, read_checksum
+from mirrorlib.delta.log import LOG, FileLog, HistoryLog, TableLog
 from mirrorlib.delta.properties import READERS_PROPERTY, VECTORS, Described
 from mirrorlib.delta.sessions import read_conf
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, StoreError
@@ -112,16 +112,17 @@ def find_target(spark: SparkSession, ref: TableRef) -> Found | None:
     if ref.path is None:
         return find_table(spark, ref)
     store = open_store(ref.path)
-    version = FileLog(store).newest()
+    log = FileLog(store)
+    version = log.newest()
     if version is None:
         return None
     metadata = Commits(store, str(ref.name)).metadata_at(version)
     schema = StructType.fromJson(dict(metadata.schema))
-    size = read_checksum(store, version).get("tableSizeBytes")  # where its writer has told it
+    size = log.table_bytes(version)
     return Found(
         id=metadata.id,
         schema=schema,
-        bytes=size if isinstance(size, int) else _describe(spark, ref)["sizeInBytes"] or 0,
+        bytes=_describe(spark, ref)["sizeInBytes"] or 0 if size is None else size,
         columns=to_columns((field.name, field.dataType.simpleString()) for field in schema.fields),
         properties=metadata.properties,
         location=ref.path,

@@ -19,8 +19,7 @@ from mirrorlib.ingest.batch.evolve_table import heed_readers
 from mirrorlib.ingest.batch.foreign_writes import Standing, Verified, stand
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.files.incremental_listing import Listed
-from mirrorlib.ingest.files.plan import Watched, position_after, seen_until
-from mirrorlib.ingest.files.source_identity import proof_of
+from mirrorlib.ingest.files.plan import Watched, position_after, proof_of, seen_until
 from mirrorlib.ingest.files.table_folder import OpenedFolder, emptied_since
 from mirrorlib.ingest.next_batch import Next
 from mirrorlib.ingest.report import BatchReport, State, TableReport, shown_position
@@ -62,7 +61,7 @@ class Applying(Course[TableReport]):
     def keep_zone(self, work: Work) -> None:
         """Write a move of plain files down, and what later runs need not prove again."""
         self.view.history.keep_move()
-        self.proven = proof_of(work, self.entry)
+        self.proven = proof_of(work.source.zone.url, self.entry)
 
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         """See that nobody else has written, and let the table remember whom it is for.

@@ -44,6 +44,10 @@ UNTYPED_KEY = (
     "The key column {key} has no type in any published file yet: all its values are NULL. "
     "The table waits for a file that has one."
 )
+_GONE = (
+    "{file} is no longer in the landing zone, and without it the rebuild that has begun cannot go on. Bring it back, "
+    "or publish a snapshot of the source, and begin with that: mirrorlib rebuild TARGET TABLE --start-at N"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,11 +143,10 @@ def _up_to(goal: Mapping[str, int] | None, coming: Next, every: Files) -> tuple[
     every = tuple(one for one in every if one[0] <= goal.get(partition_of(one[1].name), 0))
     if position_after({}, every, by_time=False) == goal:
         return replace(coming, state="current", reason="", file=None, error=None), every
-    state: State = "blocked" if coming.state == "current" else coming.state
-    gone = (
-        "Files that were applied are no longer in the zone, so the table cannot be computed anew."
-    )
-    return replace(coming, state=state, reason=coming.reason or gone), every
+    if coming.state in {"current", "blocked"}:  # no file, as status would tell it as a missing one
+        reason = _GONE.format(file=coming.file or "A file that was applied")
+        coming = replace(coming, state="blocked", reason=reason, file=None)
+    return coming, every
 
 
 def choose_files(
@@ -231,10 +234,16 @@ def _prepare(
             suspects=suspects,
             divisible=divisible,
         )
-        count = len(prepared.landed) + 1
-        typed = prepared.fault is not None or not _untyped_part(work, prepared)
-        if typed or count > len(every):
+        count = len(prepared.landed)
+        untyped = "" if prepared.fault is not None else _untyped_part(work, prepared)
+        if not untyped or count == len(every):
             return files, prepared
+        # The others are looked at alone: to open all again for each would take time by their square.
+        for _, file in every[count:]:
+            count += 1
+            alone = prepare_files(work.source, [file], standing.columns)
+            if alone.fault is not None or _untyped_part(work, alone) != untyped:
+                break
         files, divisible = every[:count], False
 
 

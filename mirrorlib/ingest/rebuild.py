@@ -19,8 +19,9 @@ from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.stage import staging
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.columns import spelled_keys
+from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.lock import lock_table
-from mirrorlib.delta.log import Commit
+from mirrorlib.delta.log import Commit, TableLog
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_made, find_table, open_log, refer
 from mirrorlib.errors import ForeignWriteError, JournalError
@@ -196,7 +197,8 @@ def undo_rebuild(
     """Give a table the rows back that it had before its rebuild, by one commit whose feed has only the differences.
 
     Possible until something else has been committed, and until that version's files are gone. Undone once, however
-    often it is called. Arguments mean the same as for `rebuild`.
+    often it is called. What somebody else had written is refused by `apply` again. Arguments mean the same as for
+    `rebuild`.
 
     Raises:
         JournalError: the table's newest batch is no rebuild, or one that has replaced its content whole.
@@ -207,7 +209,8 @@ def undo_rebuild(
     places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
     store = open_store(places.state)
     check_owner(store, places.owner)
-    life, entry, done = _find_undoable(Journal(store, name), name)
+    journal = Journal(store, name)
+    life, entry, done, was = _find_undoable(journal, name)
     with lock_table(spark, places, store, name, lambda: False), lend_session(spark) as session:
         ref = refer(places, name)
         log = open_log(session, ref)
@@ -223,17 +226,29 @@ def undo_rebuild(
             now = log.newest(at_least=newest) or newest
             if _is_undone(log.commits(newest, now), str(name)):  # by another, since the first look
                 return
-            facts = {"life": life.uuid, "batch": None, "outcome": _UNDONE, "mirrorlib": VERSION}
+            # Else foreign rows would count as ours from now on, and what is claimed of keys would not hold.
+            ours = _was_ours(log, journal.lives(), was, done)
+            facts = {"life": life.uuid if ours else None, "batch": None, "outcome": _UNDONE}
+            said = {**facts, ON: was.version, "mirrorlib": VERSION}
             claim = claim_table(session, ref, log, store, newest, f"mirrorlib:apply:{name}")
-            mark = Mark(app_id=f"{life.app_id}:undo", version=1, facts=facts, claim=claim)
+            mark = Mark(app_id=f"{life.app_id}:undo", version=1, facts=said, claim=claim)
             commit_staged(session, ref, staged, mark, table_bytes=found.bytes)
     reason = "Its rebuild was undone."
     text = "%(table)s: %(reason)s"
     emit("reset", text, table=name.shown, kind="undo", reason=reason, zone=life.zone)
 
 
-def _find_undoable(journal: Journal, name: TableName) -> tuple[Life, Entry, Done]:
-    """Return the life of a rebuild that can be undone, and its batch; `JournalError` where there is none."""
+def _was_ours(log: TableLog, lives: Iterable[Life], was: Done, done: Done) -> bool:
+    """Say whether a rebuild found the table as the batch before had left it, keys included; not where none can tell."""
+    known = {one.uuid for one in lives}
+    between = log.commits(was.version, done.version - 1)
+    whole = len(between) == done.version - 1 - was.version
+    ours = (one.harmless or (one.ours or {}).get("life") in known for one in between)
+    return whole and all(ours) and was.keys == done.keys
+
+
+def _find_undoable(journal: Journal, name: TableName) -> tuple[Life, Entry, Done, Done]:
+    """Return the life of a rebuild that can be undone, its batch, and how the one before ended; else `JournalError`."""
     lives, table = lives_in(journal, name), str(name)
     entry, was = journal.newest_of(lives), find_rebuilt(journal, lives[:-1])
     done = entry.done if entry and lives[-1].why == REBUILD and entry.plan.batch == 1 else None
@@ -243,10 +258,11 @@ def _find_undoable(journal: Journal, name: TableName) -> tuple[Life, Entry, Done
         )
         step = "See what was applied: mirrorlib ledger TARGET"
         raise JournalError(msg, table=table, next_step=step)
-    if was is None or was[1].position != entry.position or entry.plan.table_version is None:
+    before = was[1].done if was and was[1].position == entry.position else None
+    if before is None or entry.plan.table_version is None:
         msg = "the rebuild cannot be undone: it has taken files that were not applied before"
         raise JournalError(msg, table=table, file=entry.plan.files[-1].name)
-    return lives[-1], entry, done
+    return lives[-1], entry, done, before
 
 
 def _is_undone(commits: Iterable[Commit], table: str) -> bool:

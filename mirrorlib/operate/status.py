@@ -17,7 +17,7 @@ from mirrorlib.events import STOPPED
 from mirrorlib.ingest.files.continued_life import newest_entry
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
-from mirrorlib.ingest.files.plan import first_position, next_run
+from mirrorlib.ingest.files.plan import first_position, next_run, proof_of
 from mirrorlib.ingest.files.source import changed_source_of
 from mirrorlib.ingest.files.table_folder import OpenedFolder, emptied_since, open_folder
 from mirrorlib.ingest.options import Options
@@ -168,8 +168,10 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
     zone_url, warnings = word.get("zone"), tuple(word.get("warnings", ()))
     status = TableStatus(table=name.shown, landing_zone=zone_url, warnings=warnings, **known)
     if entry is not None:
-        position, zone_url = shown_position(entry.position), entry.plan.zone
-        status = replace(status, position=position, landing_zone=zone_url)
+        # A place that has proven to be the same zone, moved, is looked at before a batch comes from it.
+        moved = word.get("proven") == proof_of(zone_url, entry)
+        zone_url = zone_url if moved else entry.plan.zone
+        status = replace(status, position=shown_position(entry.position), landing_zone=zone_url)
         underway = entry.done is None and entry.plan.batch > 1
         ended = journal.entry(lives[-1], entry.plan.batch - 1) if underway else entry
         if (done := ended.done) is not None:

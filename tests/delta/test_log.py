@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.log import LOG, FileLog, commit_path, list_log
+from mirrorlib.delta.log import LOG, FileLog, commit_path, list_log, tell_commit
+from mirrorlib.errors import StoreError
+from mirrorlib.ingest.batch.evolve import Growth
+from mirrorlib.ingest.batch.outcome import outcome_of
+from mirrorlib.ingest.work import Attempt
+from mirrorlib.journal.entries import Plan, Policies
 from mirrorlib.store import LocalStore
 
 if TYPE_CHECKING:
+    from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.ingest.work import Work
     from mirrorlib.store import FolderListing, StoredFile
+
+
+POLICIES = Policies(
+    keys=("id",), upsert_default=False, insert_policy="append", evolution="widen", ntz="utc"
+)
 
 
 class Counting(LocalStore):
@@ -114,3 +128,45 @@ def test_times_that_commits_state_are_taken_as_they_are(tmp_path: Path, word: st
     assert commits.committed_at(0) < commits.committed_at(1) < stated[0]
     assert 3 == commits.last_at(begun + timedelta(days=3, hours=12))
     assert -1 == commits.last_at(begun)
+
+
+@pytest.mark.parametrize("torn", [b'{"commitInfo": {"opera', b'{"commitInfo": "\xff"}'])
+def test_a_file_of_the_log_that_is_damaged_is_named(tmp_path: Path, torn: bytes) -> None:
+    """By who looks for a commit, and by who reads the feed; as a full disk or a lost power leaves it."""
+    store = table(tmp_path, 1)
+    (tmp_path / commit_path(1)).write_bytes(torn)
+
+    for read in (lambda: FileLog(store).commits(0, 1), lambda: Commits(store, "t").read(1)):
+        with pytest.raises(StoreError, match=r"0001\.json: a file of the table's log is damaged"):
+            read()
+
+
+def test_a_batch_is_not_taken_to_make_a_table_larger_than_it_is(tmp_path: Path) -> None:
+    """What it replaces is gone: the commit's own checksum tells the size, and only without one is the batch added."""
+    log = FileLog(table(tmp_path, 3, 4))
+    (tmp_path / commit_path(3)).with_suffix(".crc").write_text('{"tableSizeBytes": 700}')
+    plan = Plan(
+        life="life",
+        batch=2,
+        attempt="a",
+        zone="z",
+        files=(),
+        before={"": 1},
+        after={"": 2},
+        policies=POLICIES,
+        table_version=2,
+        previous={"table_id": "t", "keys": ""},
+        listed_at="",
+    )
+    work = SimpleNamespace(options=SimpleNamespace(allow_foreign_writes=False), log=log)
+    prepared = cast("Prepared", SimpleNamespace(growth=Growth(columns=())))
+    ours = {"outcome": "applied", "kind": "merge", "bytes": 500}
+
+    told = []
+    for version in (3, 4):
+        planned = replace(plan, table_version=version - 1)
+        attempt = Attempt(work=cast("Work", work), plan=planned, table_bytes=600)
+        commit = replace(tell_commit(version, {}), ours=ours)
+        told.append(outcome_of(attempt, commit, prepared).table_bytes)
+
+    assert [700, 1_100] == told

@@ -6,18 +6,31 @@ import json
 import shutil
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
 
 import mirrorlib
+from mirrorlib.ingest import next_batch
+from mirrorlib.ingest.batch.foreign_writes import Standing
+from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.files.table_folder import open_folder, policies_of
+from mirrorlib.ingest.options import Options
+from mirrorlib.ingest.rows.read import Landed, read_landed
+from mirrorlib.landing.listing import TableFolder
+from mirrorlib.names import parse_name
+from mirrorlib.store import StoredFile, open_store
 from mirrors import Mirror
 from oracle import assert_same_rows, multiset
-from zones import MARKER
+from zones import MARKER, ZoneWriter
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mirrorlib.ingest.report import TableReport
+    from mirrorlib.ingest.work import Work
     from oracle import Rows
 
 
@@ -49,6 +62,34 @@ def test_a_key_that_gets_its_type_later_is_no_question_of_limits(fresh: Mirror) 
     assert ("current", 3) == (report.state, report.position)
     expected = [{"id": None, "v": "a"}, {"id": None, "v": "a"}, {"id": 1, "v": "b"}]
     assert_same_rows(multiset(expected), rows)
+
+
+@pytest.mark.parametrize("typed", [None, 12], ids=["none has a type", "one has"])
+def test_files_whose_key_has_no_type_are_opened_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: int | None
+) -> None:
+    """Not once for each that follows; and no more are taken along than up to the first that has one."""
+    orders = ZoneWriter(tmp_path).table("orders", keys=["id", "k"])
+    for number in range(1, 21):
+        kind = pa.int64() if number == typed else pa.null()
+        orders.file(pa.table({"id": pa.nulls(1, pa.int64()), "k": pa.nulls(1, kind)}))
+    zone, opened = open_store(str(tmp_path)), list[str]()
+    folder = open_folder(zone, TableFolder(name=parse_name("orders"), path="orders"))
+    assert folder.metadata is not None
+    policies = policies_of(folder.metadata, folder.dialect, Options())
+    source = Source(zone=zone, table="orders", folder="orders", policies=policies)
+    every = tuple(folder.listing.partitions[""].items())
+
+    def read(source: Source, file: StoredFile, **options: Any) -> Landed:
+        opened.append(file.name)
+        return read_landed(source, file, **options)
+
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.read_landed", read)
+    work = cast("Work", SimpleNamespace(source=source, options=Options()))
+    found = next_batch._prepare(work, Standing(version=None), every[:1], every, (), divisible=True)
+
+    assert (typed or 20) == len(found[0]) == len(found[1].landed)
+    assert len(opened) <= 2 * len(found[0])
 
 
 def test_a_key_without_a_type_in_any_file_waits(fresh: Mirror) -> None:

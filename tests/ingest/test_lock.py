@@ -5,6 +5,7 @@ Real processes hold the locks here: a Python that keeps the file, and another pr
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -24,7 +25,7 @@ from obstore.store import MemoryStore
 from children import child
 from mirrorlib.delta import lock
 from mirrorlib.delta.lock import find_locks, hold_table, lock_table
-from mirrorlib.errors import TableBusyError
+from mirrorlib.errors import StoreError, TableBusyError
 from mirrorlib.journal.leases import process_started
 from mirrorlib.names import parse_name
 from mirrorlib.store import Store, open_store
@@ -360,3 +361,25 @@ def test_a_catalog_s_local_tables_are_locked_beside_them(
         assert find_locks(spark, replace(target, place="nowhere"), bucket) is None
     finally:
         spark.sql("DROP SCHEMA locked CASCADE")
+
+
+@pytest.mark.parametrize("place", ["no locks", "a file"])
+def test_a_place_that_has_no_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """As NFS without its lock daemon; or one where nothing can be written."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    path = tmp_path / "locks" / "orders.lock"
+    if place == "a file":
+        path.parent.touch()
+    else:
+        monkeypatch.setattr("fcntl.flock", refuse)
+
+    with (
+        pytest.raises(StoreError, match=f"cannot lock {path} .found .Errno"),
+        hold_table(path, "orders", os.getpid(), never),
+    ):
+        pass

@@ -9,14 +9,26 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
+from mirrorlib.errors import FileChangedError
+from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.files.source_identity import changed_since, judge_changes
+from mirrorlib.ingest.files.table_folder import open_folder, policies_of
+from mirrorlib.ingest.options import Options
+from mirrorlib.ingest.rows.read import read_landed
+from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Done, Plan, PlannedFile, now
 from mirrorlib.landing.footer import Hashing, end_of
+from mirrorlib.landing.listing import TableFolder
+from mirrorlib.names import TableName
+from mirrorlib.store import open_store
 from mirrors import Killed, at, die
 from tables import read_rows
 
@@ -24,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.ingest.report import TableReport
+    from mirrorlib.ingest.work import Work
 
 NUMBERED = {"keyColumns": ["id"]}
 BY_TIME = {**NUMBERED, "fileDetectionStrategy": "LastUpdateTimeFileDetection"}
@@ -157,6 +170,82 @@ def test_a_file_that_was_overwritten_is_refused_until_it_is_back(
     first.unlink()
     assert "current" == apply(spark, zone, target).state
     assert [1, 3] == ids(spark, target)
+
+
+def look(zone: Path, state: Path) -> tuple[tuple[str, ...], str]:
+    """Name the files that have changed, and say what looks as if the source had started over; two batches are applied."""
+    name = TableName(None, "t")
+    store, journal = open_store(str(zone)), Journal(open_store(str(state)), name)
+    opened = open_folder(store, TableFolder(name=name, path="t"))
+    assert opened.metadata is not None
+    policies = policies_of(opened.metadata, opened.dialect, Options())
+    source = Source(zone=store, table="t", folder="t", policies=policies)
+    life = journal.begin_life("first seen", store.url, 1)
+    for batch, file in enumerate(opened.listing.partitions[""].values(), start=1):
+        planned = PlannedFile(
+            name=file.name,
+            size=file.size,
+            etag=file.etag,
+            rows=1,
+            modified=file.modified.isoformat(),
+            fingerprint=read_landed(source, file, decode=False).fingerprint,
+        )
+        drafted = Plan(
+            life=life.uuid,
+            batch=batch,
+            attempt="a",
+            zone=store.url,
+            files=(planned,),
+            before={"": batch - 1} if batch > 1 else {},
+            after={"": batch},
+            policies=policies,
+            table_version=None,
+            previous=None,
+            listed_at=now(),
+        )
+        done = Done(
+            outcome="applied", version=batch, table_id=None, columns=(), table_bytes=0, kind="merge"
+        )
+        journal.write_plan(life, drafted)  # what stands there counts
+        journal.write_done(life, batch, done)
+    entry = journal.newest(life)
+    work = SimpleNamespace(source=source, journal=journal, life=life, table="t")
+    changed = changed_since(cast("Work", work), opened, entry)
+    return changed, judge_changes(cast("Work", work), opened, entry, changed)
+
+
+@pytest.mark.parametrize("metadata", [NUMBERED, BY_TIME], ids=["numbered", "by time"])
+def test_behind_a_move_an_overwritten_file_is_refused(
+    tmp_path: Path, metadata: dict[str, Any]
+) -> None:
+    """Though no batch has come from the new place yet; other times alone are nothing."""
+    zone, state = tmp_path / "z1", tmp_path / "state"
+    for number in (1, 2):
+        put(zone, f"{number:020d}.parquet", number, metadata=metadata)
+    look(zone, state)
+    shutil.copytree(zone, tmp_path / "z2", copy_function=shutil.copyfile)
+
+    assert ((), "") == look(tmp_path / "z2", state)
+    put(tmp_path / "z2", f"{2:020d}.parquet", 99)
+    with pytest.raises(FileChangedError, match=r"0002\.parquet: the change file holds something"):
+        look(tmp_path / "z2", state)
+
+
+def test_behind_a_move_a_source_that_starts_over_is_seen(tmp_path: Path) -> None:
+    """A copy whose newest file a cleaner has taken looks like one but for what the first file holds."""
+    zone, state = tmp_path / "z1", tmp_path / "state"
+    for number in (1, 2):
+        put(zone, f"{number:020d}.parquet", number)
+    look(zone, state)
+    shutil.copytree(zone, tmp_path / "z2", copy_function=shutil.copyfile)
+    (tmp_path / "z2" / "t" / f"{2:020d}.parquet").unlink()
+
+    assert ((), "") == look(tmp_path / "z2", state)
+    put(tmp_path / "z2", f"{FIRST}.parquet", 7)
+    changed, evidence = look(tmp_path / "z2", state)
+
+    assert (f"{FIRST}.parquet",) == changed
+    assert "the source may have started over" in evidence
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from mirrorlib.ingest.next_batch import UNTYPED
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Plan, PlannedFile, Policies
 from mirrorlib.landing.listing import TableFolder
-from mirrorlib.names import TableName, parse_name
+from mirrorlib.names import TableName, parse_name, sequence_name
 from mirrorlib.operate.status import TableStatus, read_status
 from mirrorlib.store import open_store
 
@@ -90,6 +91,30 @@ def test_a_current_table(zone: ZoneWriter, target: str) -> None:
         found.newest_file,
         found.life,
     )
+
+
+def test_behind_a_move_the_new_place_is_looked_at(zone: ZoneWriter, target: str) -> None:
+    """As soon as a run has proven it; what a run was refused, or what was proven of another batch, says nothing."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    moved, proven = f"{zone}-moved", f"batch 1 (a) at {zone}-moved"
+    applied(zone, target, orders)
+    journal = Journal(open_store(f"{target}/_mirrorlib"), parse_name("orders"))
+    journal.write_status({"state": "current", "zone": moved, "proven": proven})
+    shutil.copytree(str(zone), moved)
+    shutil.copy(orders.path(1), Path(moved) / "orders" / sequence_name(2, "parquet"))
+
+    found = status(target, "orders")
+
+    assert ("behind", 1, moved) == (found.state, found.unapplied, found.landing_zone)
+    words: list[dict[str, object]] = [
+        {},
+        {"proven": "batch 1 (b) at " + moved},
+        {"proven": "batch 1 (a) at /other"},
+    ]
+    for word in words:
+        journal.write_status({"state": "current", "zone": moved, **word})
+        assert str(zone) == status(target, "orders").landing_zone
 
 
 def test_a_table_with_new_files_is_behind(zone: ZoneWriter, target: str) -> None:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import ANY
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
 from mirrorlib.cli.main import main
+from mirrorlib.commit.stage import staging
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.landing.columns import UPSERT
 from mirrorlib.operate.verify import tables as verify_tables
 from mirrorlib.operate.verify.compare import Sides, as_found
+from mirrorlib.store import open_store
 from mirrors import Mirror
 from test_apply_property import CUTS, apply_in_two
 from zones import ZoneWriter
@@ -44,6 +50,20 @@ def states(report: mirrorlib.VerifyReport) -> dict[str, str]:
     return {table.table: table.state for table in report.tables}
 
 
+def test_what_a_killed_run_has_staged_goes_with_a_later_one(tmp_path: Path) -> None:
+    """Days later, as another run may be under way; what is known of tables stays."""
+    store, today = open_store(str(tmp_path)), datetime.now(UTC).date()
+    folders = ["5f3a", str(today - timedelta(days=2)), f"{today - timedelta(days=1)}-5f3a"]
+    for folder in folders:
+        store.put(f"verified/{folder}/rows.parquet", b"rows")
+    store.put("verified/orders.json", b"{}")
+
+    with staging(cast("SparkSession", None), store, "verified", tidies=True) as stage:
+        store.put(f"{stage.folder}/rows.parquet", b"rows")
+
+    assert {"orders.json", folders[-1]} == {path.name for path in (tmp_path / "verified").iterdir()}
+
+
 @pytest.mark.parametrize("kind", ["bigint", "int"])
 def test_keys_that_differ_are_found_wherever_they_lie(spark: SparkSession, kind: str) -> None:
     """Around every place where a range of keys ends, and beyond the ends of what is found."""
@@ -64,6 +84,37 @@ def test_keys_that_differ_are_found_wherever_they_lie(spark: SparkSession, kind:
     differing = {change.before["id"] for change in changes if change.before}
     assert {*(key for key in keys if key % 2), keys[0], keys[-1]} == differing
     assert ([9, 7], False) == (counts, more)
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [("widen", "widen"), pytest.param(("rescue", "add"), marks=pytest.mark.thorough)],
+    ids=["widened", "added"],
+)
+def test_what_was_rescued_counts_as_such_when_it_would_fit_by_now(
+    spark: SparkSession, tmp_path: Path, ways: tuple[str, str]
+) -> None:
+    """A double that the decimal of then did not hold, or a column that was not there: NULL for good."""
+    zone, target = tmp_path / "zone", str(tmp_path / "target")
+    (zone / "drop").mkdir(parents=True)
+    narrow, wide = (
+        pa.array([Decimal(value)], pa.decimal128(*kind))
+        for value, kind in (("1.00", (5, 2)), ("4.1234", (9, 4)))
+    )
+    files: list[dict[str, Any]] = [{"a": narrow}, {"a": pa.array([1.005])}, {"a": wide}]
+    if ways == ("rescue", "add"):
+        files = [{"id": [1]}, {"id": [2], "n": ["x"]}, {"id": [3], "n": ["y"]}]
+    for number, columns in enumerate(files):
+        path = zone / "drop" / f"{number}.parquet"
+        pq.write_table(pa.table(columns), path)
+        way = {"plain_evolution": ways[number == 2]} if ways[0] == "rescue" else {}
+        mirrorlib.apply(spark, str(zone), target, plain_folders="append", settle=0, **way)
+
+    report = mirrorlib.verify(spark, str(zone), target, show_values=True)
+
+    assert {"drop": "equal"} == states(report), str(report)
+    rows = spark.read.format("delta").load(f"{target}/drop")
+    assert 1 == rows.where("_rescued_data IS NOT NULL").count()
 
 
 def test_keys_that_have_a_null_in_other_places_are_others(spark: SparkSession) -> None:

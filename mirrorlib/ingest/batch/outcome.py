@@ -53,13 +53,17 @@ def outcome_of(
         found = found or find_table(work.spark, work.ref)
         columns = () if found is None else to_pairs(found.columns)
         keys = None if found is None else found.properties.get(KEYS_PROPERTY, "")
+    # A batch may also replace what is there: only where nothing tells, it is taken to come on top.
+    size = found.bytes if found else work.log.table_bytes(ended.version)
+    if size is None:
+        size = attempt.table_bytes + facts.get("bytes", 0)
     changed = (one.name for one in plan.files if not attempt.source.has(one))
     return Done(
         outcome=outcome,
         version=ended.version,
         table_id=found.id if found else (plan.previous or {}).get("table_id"),
         columns=columns,
-        table_bytes=found.bytes if found else attempt.table_bytes + facts.get("bytes", 0),
+        table_bytes=size,
         kind=facts.get("kind", outcome),
         rows=facts.get("rows", {}),
         seconds=dict(attempt.clock),

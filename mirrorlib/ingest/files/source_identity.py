@@ -12,7 +12,7 @@ from dataclasses import replace
 from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.files.continued_life import applied_entries
-from mirrorlib.ingest.files.plan import changed_files, passed_over, seen_until
+from mirrorlib.ingest.files.plan import changed_files, passed_over, proof_of, seen_until
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, policies_of
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Plan
@@ -35,7 +35,7 @@ def check_same_zone(work: Work, view: FolderView, entry: Entry | None, proven: s
     if entry is None or not entry.position or (entry.plan.zone == zone and not history.moves()):
         return
     plain = work.source.policies.plain is not None
-    if not history.moves() if plain else proven == proof_of(work, entry):
+    if not history.moves() if plain else proven == proof_of(zone, entry):
         return
     if plain and work.options.allow_overwrites:
         msg = "the landing zone was moved, and nobody can tell a file that was moved from one that was overwritten"
@@ -50,14 +50,6 @@ def check_same_zone(work: Work, view: FolderView, entry: Entry | None, proven: s
         step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
         found = f"{zone} instead of {entry.plan.zone}"
         raise JournalError(msg, table=work.table, found=found, next_step=step)
-
-
-def proof_of(work: Work, entry: Entry | None) -> str | None:
-    """Name what `check_same_zone` has proven: where, and up to which batch; None where there is nothing to prove."""
-    if entry is None or entry.plan.zone == work.source.zone.url:
-        return None
-    plan = entry.plan  # whose number recurs in each life
-    return f"batch {plan.batch} ({plan.attempt}) at {work.source.zone.url}"
 
 
 def _prove_passed(
@@ -174,12 +166,25 @@ def check_snapshots(metadata: TableMetadata, table: str) -> None:
 
 
 def changed_since(work: Work, opened: OpenedFolder, entry: Entry | None) -> tuple[str, ...]:
-    """Name the files that are no longer what was applied from this zone; of the newest batch by what they hold."""
-    if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
+    """Name the files that are no longer what was applied; of the newest batch by what they hold.
+
+    Until a batch comes from where the zone was moved to, that batch alone is looked at, as times and identities are the
+    copies'; or the first batch, where nothing of the newest is there: a source that starts over writes that again.
+    """
+    if entry is None or not entry.position:
         return ()
     changed, placed = changed_files(opened.listing, entry.plan, entry.position)
     known = {one.name: one for one in entry.plan.files}
     there = {file.name: file for file in passed_over(opened.listing, entry.position)}
+    if entry.plan.zone != work.source.zone.url:
+        if entry.plan.policies.plain is not None or not entry.plan.batch:
+            return ()  # under another root, plain files are other ones
+        if known.keys().isdisjoint(there):
+            first = work.journal.entry(work.life, 1)
+            applied = applied_entries(work.journal, work.life, first)
+            known = {file.name: file for one in applied for file in one.plan.files}
+        here = [name for name in known if name in there]
+        placed, changed = (), tuple(n for n in here if there[n].etag != known[n].etag)
     differing = (
         name
         for name in changed

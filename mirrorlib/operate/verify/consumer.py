@@ -92,7 +92,7 @@ def verify_consumer(
         with lend_session(spark) as session:
             address = refer(place, parse_name(registry.table)).address
             source = find_feed_table(session, address, shown=registry.table)
-            with staging(session, registry.state, "verified") as stage:
+            with staging(session, registry.state, "verified", tidies=True) as stage:
                 with _of_receiver(registry):
                     received = read_received(stage, stream, _address(stream, to))
                 look = _Look(session, source, registry, received)

@@ -196,7 +196,7 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
 
     def rows(schema: StructType) -> DataFrame:
         columns = to_columns((field.name, field.dataType.simpleString()) for field in schema)
-        begun, rest, _ = read_files(stage, files, columns, None)
+        begun, rest, _ = read_files(stage, [(one, columns) for one in files], columns, None)
         names = tuple(column.name for column in columns)
         keys = [find_name(names, key) or key for key in batch.keys]
         return as_found(wanted_rows(begun, rest, keys, names))

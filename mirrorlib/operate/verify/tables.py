@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -42,6 +43,7 @@ from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 
+Taken: TypeAlias = tuple[Landed, Columns]  # a file, and the columns by which its rows are taken
 _FEW = 2_000_000  # rows whose keys a process holds
 
 
@@ -133,8 +135,8 @@ class _Look:
             )
             opened = open_files(self.zone, self.name, entries[ends.index(known["batch"]) + 1 :])
         told = replace(told, files=len(opened), reasons=tuple(reasons))
-        with staging(self.spark, self.state, "verified") as stage:
-            sides, left = self._sides(stage, opened, entries[-1], version, told.since)
+        with staging(self.spark, self.state, "verified", tidies=True) as stage:
+            sides, left = self._sides(stage, opened, entries, version, told.since)
             told = told.compared(sides, left, show_values=self.show_values)
         if told.state == "equal" and self.sample == 1:
             write_word(self.state, path, {**right, "how": "verified"})
@@ -150,9 +152,14 @@ class _Look:
         return before, [f"batch {entry.plan.batch} is under way, and this is the table before it"]
 
     def _sides(
-        self, stage: Stage, opened: Sequence[Landed], last: Entry, version: int, since: int | None
+        self,
+        stage: Stage,
+        opened: Sequence[Landed],
+        entries: Sequence[Entry],
+        version: int,
+        since: int | None,
     ) -> tuple[Sides, list[str]]:
-        """Read both sides, and name the columns that are left out; *last* is the newest batch."""
+        """Read both sides, and name the columns that are left out; *opened* are the files of the last batches."""
         conditional = {one.source.policies.conditional or "" for one in opened} or {""}
         if len(conditional) > 1:
             msg = (
@@ -162,6 +169,7 @@ class _Look:
         rows = read_rows(self.spark, self.table, version)
         start = None if since is None else read_rows(self.spark, self.table, since)
         every = to_columns(rows.dtypes)
+        last = entries[-1]
         had = last.done.columns if last.done else ()
         if gone := [name for name, _ in had if not find_column(every, name)]:
             msg = "the table lacks a column that it had after its last batch"
@@ -169,7 +177,9 @@ class _Look:
         # What was rescued names files by where they lay when they were applied.
         columns = tuple(column for column in every if column.name != RESCUED)
         by = find_column(columns, conditional.pop())
-        begun, rest, count = read_files(stage, opened, columns, start)
+        held = [_held(one, columns) for one in entries for _ in one.plan.files]
+        files = [*zip(opened, held[len(held) - len(opened) :], strict=True)]
+        begun, rest, count = read_files(stage, files, columns, start)
         sides = Sides(
             begun=begun,
             rows=rest,
@@ -183,37 +193,45 @@ class _Look:
         return sides, [name for name in rows.columns if name not in sides.columns]
 
 
+def _held(entry: Entry, columns: Columns) -> Columns:
+    """Return the columns by which a batch's rows were taken: what was rescued then may fit the *columns* of now."""
+    if entry.done is None or not entry.plan.policies.rescues:
+        return columns
+    return tuple(one for one in to_columns(entry.done.columns) if one.name != RESCUED)
+
+
 def read_files(
-    stage: Stage, opened: Sequence[Landed], columns: Columns, start: DataFrame | None
+    stage: Stage, files: Sequence[Taken], columns: Columns, start: DataFrame | None
 ) -> tuple[DataFrame | None, DataFrame | None, int]:
     """Read all rows in a table's *columns*: those of *start* and of the plain inserts that it began with, and the rest.
 
     The rest, which comes with how many it is, has what `replay_rows` needs: `MARKER`, `ORDER` over all files and, where
     updates of some files are partial, `SET`.
     """
-    first = next((place for place, one in enumerate(opened) if _folds(one)), len(opened))
-    names = [quote(column.name) for column in columns]
-    begun: list[DataFrame] = []
+    first = next((place for place, (one, _) in enumerate(files) if _folds(one)), len(files))
+    begun: list[DataFrame] = [] if start is None else [_as_now(start, columns)]
     rest: list[DataFrame] = []
-    if start is not None:
-        had = [find_name(start.columns, column.name) for column in columns]
-        values = [f.col(quote(name)) if name else f.lit(None) for name in had]
-        typed = [v.cast(c.sql_type).alias(c.name) for v, c in zip(values, columns, strict=True)]
-        begun.append(start.select(*typed))
-    runs = groupby(enumerate(opened), lambda one: (one[0] < first, one[1].source))
-    for (is_first, source), some in runs:
+    runs = groupby(enumerate(files), lambda one: (one[0] < first, one[1][0].source, one[1][1]))
+    for (is_first, source, taken), some in runs:
         run = [*some]
-        seen, landed = run[0][0], tuple(one for _, one in run)
-        growth = Growth(columns=columns)
-        prepared = Prepared(source=source, landed=landed, growth=growth, fault=None)
+        seen, landed = run[0][0], tuple(one for _, (one, _) in run)
+        prepared = Prepared(source=source, landed=landed, growth=Growth(columns=taken), fault=None)
         part = replace(stage, folder=f"{stage.folder}/{seen}")
         rows = read_frame(part, prepared, ordered=not is_first)
         if is_first:
-            begun.append(rows.select(*names))
+            begun.append(_as_now(rows, columns))
         else:
             rest.append(rows.withColumn(ORDER, f.col(ORDER) + seen * ROWS_PER_FILE))
     united = [unite(some) if some else None for some in (begun, rest)]
-    return united[0], united[1], sum(one.schema.rows for one in opened[first:])
+    return united[0], united[1], sum(one.schema.rows for one, _ in files[first:])
+
+
+def _as_now(rows: DataFrame, columns: Columns) -> DataFrame:
+    """Give rows that were taken by other columns those of now; what they lack is NULL."""
+    had = [find_name(rows.columns, column.name) for column in columns]
+    values = [f.col(quote(name)) if name else f.lit(None) for name in had]
+    typed = [v.cast(c.sql_type).alias(c.name) for v, c in zip(values, columns, strict=True)]
+    return rows.select(*typed)
 
 
 def _folds(landed: Landed) -> bool:
