@@ -72,7 +72,9 @@ def run_one(arguments: argparse.Namespace) -> int:
         elif isinstance(exc, OSError):
             logging.getLogger(__name__).info("a file failed", exc_info=exc)
             step = "See that each place that was named is what it has to be, and may be read and written."
-            error = StoreError("cannot do what was asked for", found=str(exc), next_step=step)
+            error = StoreError(
+                "cannot do what was asked for", found=str(exc) or type(exc).__name__, next_step=step
+            )
         else:
             raise
         say_error(error, as_json=arguments.json)

@@ -73,7 +73,8 @@ def staging(
     One that *tidies* the place, where nobody else does, removes what runs that were killed before yesterday have left.
     """
     today = datetime.now(UTC).date()
-    recent = {str(today), str(today - timedelta(days=1))}  # no run takes longer
+    # No run takes longer than a day, and a clock may be ahead at midnight.
+    recent = {str(today + timedelta(days=days)) for days in (-1, 0, 1)}
     for left in contents(state, place).folders if tidies else ():
         if left[: len(str(today))] not in recent:
             state.delete_folder(f"{place}/{left}")

@@ -15,7 +15,7 @@ from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.sinks.open import is_same_url
 from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, check_table
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.errors import FeedExpiredError, TableBusyError
+from mirrorlib.errors import FeedExpiredError, MirrorError, TableBusyError
 from mirrorlib.feed.declared_keys import find_mirror
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
@@ -50,7 +50,11 @@ def bring_up_to_date(job: StreamJob, told: StreamReport) -> Iterator[StreamRepor
             if plan is None:
                 return
             lease.check()
-            done, job = end_window(job, plan)
+            try:
+                done, job = end_window(job, plan)
+            except MirrorError:
+                lease.check()  # who comes late is told that, not what others have left behind
+                raise
             entry, delivered = WindowEntry(plan=plan, done=done), done.outcome == "delivered"
             told = replace(
                 told,

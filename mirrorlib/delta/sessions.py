@@ -33,6 +33,7 @@ _ZONE = "spark.sql.session.timeZone"
 _MERGES_SCHEMAS = "spark.databricks.delta.schema.autoMerge.enabled"
 TXN_APP = "spark.databricks.delta.write.txnAppId"
 _VARIABLES = "spark.sql.variable.substitute"  # Spark puts ${env:HOME} in before it parses, in quoted names too
+_BACKSLASHES = "spark.sql.parser.escapedStringLiterals"
 _SUBSTITUTING: WeakSet[SparkSession] = WeakSet()
 _UNMARKED: WeakSet[SparkSession] = WeakSet()
 _LENDING = threading.Lock()
@@ -55,7 +56,6 @@ _CONF = {
     **READS_WHOLE,  # for Delta's own files, of which reader options say nothing
     "spark.sql.timestampType": "TIMESTAMP_LTZ",  # of "timestamp" in DDL and casts
     "spark.sql.caseSensitive": "false",
-    "spark.sql.parser.escapedStringLiterals": "false",  # else `sql_text` would write other texts
     "spark.sql.storeAssignmentPolicy": "ANSI",
     "spark.sql.sources.partitionOverwriteMode": "static",  # else nothing replaces a table's columns
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
@@ -138,6 +138,8 @@ def _set_up(spark: SparkSession) -> SparkSession:
                 raise
             if name == _VARIABLES:
                 _SUBSTITUTING.add(session)
+    if read_conf(session, _BACKSLASHES) == "true":  # Connect warns of whoever sets it
+        set_conf(session, _BACKSLASHES, "false")  # else `sql_text` would write other texts
     if not _can_set(session, TXN_APP, "tried"):
         _UNMARKED.add(session)
     return session

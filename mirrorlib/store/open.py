@@ -66,7 +66,7 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
         return LocalStore(Path(url))
     place = url.partition("://")[2]  # of jdbc:… too
     # A secret key may have a slash in it.
-    if re.match("[^@/]*:.*@", place) or _split(f"//{place}").query:
+    if re.match(r"(?![^@/]*:\d+/)[^@/]*:.*@", place) or _split(f"//{place}").query:
         msg = "the URL of a place has a password or a query in it, as credentials are written"
         step = "Give credentials by the store's own variables: AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_SAS_TOKEN …"
         raise LandingZoneError(msg, found=f"{parts.scheme}://…", next_step=step)

@@ -31,7 +31,8 @@ _KINDS = {  # what a URL begins with, the module that receives, and its modes: t
 _PART = r"(?:`(?:[^`]|``)+`|[^.`\s]+)"
 _SCHEMA = re.compile(rf"{_PART}\.{_PART}")
 _SECRET = re.compile(  # an escaped name may be any option's
-    r"(//[^/:@?]*:)[^/]*(?=@)|((?:passw[^=&]*|passphrase|secret|token|sig|pem|_key|%[^=&?]*)=)[^&]*",
+    r"(//[^/:@?]*:)(?!\d*\?)[^/]*(?=@)"
+    r"|((?:passw[^=&]*|passphrase|secret|token|sig|pem|(?<=[?&])[^=&]*(?:_key|%[^=&]*))=)[^&]*",
     re.IGNORECASE,
 )
 

@@ -170,6 +170,7 @@ def changed_since(work: Work, opened: OpenedFolder, entry: Entry | None) -> tupl
 
     Until a batch comes from where the zone was moved to, that batch alone is looked at, as times and identities are the
     copies'; or the first batch, where nothing of the newest is there: a source that starts over writes that again.
+    Text, which would be read to its end by each run, is told by its size.
     """
     if entry is None or not entry.position:
         return ()
@@ -183,8 +184,10 @@ def changed_since(work: Work, opened: OpenedFolder, entry: Entry | None) -> tupl
             first = work.journal.entry(work.life, 1)
             applied = applied_entries(work.journal, work.life, first)
             known = {file.name: file for one in applied for file in one.plan.files}
-        here = [name for name in known if name in there]
-        placed, changed = (), tuple(n for n in here if there[n].etag != known[n].etag)
+        kind_of = work.source.policies.kind_of
+        pairs = [(there[name], one) for name, one in known.items() if name in there]
+        pairs = [(f, one) for f, one in pairs if kind_of(f.name) == "parquet" or f.size != one.size]
+        placed, changed = (), tuple(f.name for f, one in pairs if f.etag != one.etag)
     differing = (
         name
         for name in changed

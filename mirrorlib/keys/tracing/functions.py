@@ -18,8 +18,8 @@ from mirrorlib.keys.tracing.plan import Node, walk
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A quoted name may begin with one; one that is kept in a schema may hold blanks, and prints with its catalog.
-_CALL = re.compile(r"`?(spark_catalog\.[^(#]+|[^\s,()\[\]]+)\(")
+_CALL = re.compile(r"`?([^\s,()\[\]]+)\(")  # a quoted name may begin with one
+_KEPT = re.compile(r"spark_catalog\.[^()#]+(?=\()")  # in a schema: it may hold blanks
 _NUMBERED = re.compile(r"\)#(\d+)")
 # A name behind its expression, up to the number that ends its part of a list.
 _DEFINED = re.compile(rf" AS (?=([^#]*\))#(\d+){TYPE}(?:, |\]|$))")
@@ -71,7 +71,7 @@ def odd_names(spark: SparkSession) -> set[str]:
     from pyspark.errors import PySparkException
 
     try:
-        names = {str(row[0]) for row in spark.sql("SHOW USER FUNCTIONS").collect()}
+        names = {str(row[0]).lower() for row in spark.sql("SHOW USER FUNCTIONS").collect()}
     except PySparkException:  # a platform that does not tell: nor does it of any other function
         return set()
     return {name for name in names if re.search(r"[\s,()\[\]]", name)}
@@ -80,7 +80,7 @@ def odd_names(spark: SparkSession) -> set[str]:
 def called(node: Node, odd: Collection[str] = ()) -> set[str]:
     """Return the names of the functions that an operator calls, in its subqueries too; some may be *odd*."""
     texts = [inner.text for inner in (node, *walk(*node.subplans))]
-    found = {name for text in texts for name in _CALL.findall(text)}
+    found = {name for text in texts for call in (_CALL, _KEPT) for name in call.findall(text)}
     return found | {name for name in odd if any(f"{name}(" in text.lower() for text in texts)}
 
 

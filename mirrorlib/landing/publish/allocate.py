@@ -180,8 +180,7 @@ def _find(zone: Store, place: FileSequence, call: Call) -> Claim | None:
     """Find the claim of a batch that was published, or begun; of several the last, see `_moved_on`."""
     found = _last_of(zone, place, call.key)
     if found is None and call.former:
-        former = _last_of(zone, place, call.former)
-        return former if former and former.fingerprint == call.fingerprint else None
+        found = _last_of(zone, place, call.former)
     if found is not None and found.fingerprint != call.fingerprint:
         msg = "the batch id was used before, for other content"
         step = "Give every batch an id of its own, and the same content whenever it is repeated."

@@ -21,14 +21,14 @@ from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import MAX_PRECISION, is_binary_float, is_number
-from mirrorlib.landing.values import first_misfit, first_refused
+from mirrorlib.landing.values import first_refused, fit_values
 
 # A number that is nothing but its value: no leading zeros, no sign that would be lost, no digits too many.
 _PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 _LONGEST_NUMBER = 17
 # What a column of numbers takes no value from: an article number that begins with 0, a telephone's +, 0x1F.
 _NO_NUMBER = r"^\s*(\+|-?0[0-9xX])"
-_MANY_DIGITS = r"^-?[0-9]{8,38}$"  # from 8 on, a float may have no room for them
+_MANY_DIGITS = r"^-?[0-9]{8,}$"  # from 8 on, a float may have no room for them
 _PARQUET = frozenset({".parquet", ".pq"})
 _AS_UTF_8 = "Save the file as UTF-8, or read it yourself and give the rows as an Arrow table."
 
@@ -57,7 +57,9 @@ def has_no_numbers(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Say whether a column of numbers would change any of the texts, fractions aside, which floats round."""
     if is_binary_float(kind):
         long = texts.filter(pc.match_substring_regex(texts, _MANY_DIGITS))
-        if first_misfit(long.cast(pa.decimal128(MAX_PRECISION, 0)), kind) is not None:
+        try:
+            fit_values(long.cast(pa.decimal128(MAX_PRECISION, 0)), kind)
+        except pa.ArrowInvalid:
             return True
     return bool(pc.any(pc.match_substring_regex(texts, _NO_NUMBER)).as_py())
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import MirrorError, StoreError
 from mirrorlib.identifiers import fold_name
+from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.listing import TableFolder, see_below, see_folder
@@ -69,7 +70,8 @@ def told_by_files(zone: Store, metadata: TableMetadata, *, table: str) -> TableM
     """Take the format as readers do, which the files tell where it is not stated and another publisher began."""
     if not metadata.assumed and zone.stat(_path(parse_name(table).folder, 1)) is not None:
         return metadata
-    return as_published(metadata, (file.name for file in _shown(zone, table)))
+    shown = (file.name for file in _shown(zone, table))
+    return as_published(metadata, (at for at in shown if metadata.partitioned or "/" not in at))
 
 
 def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
@@ -89,6 +91,8 @@ def _adopted(zone: Store, metadata: TableMetadata, table: str) -> KnownSchema:
     if metadata.file_format == "delimited" and metadata.schema_definition:
         defined: list[pa.Field] = []
         for stated in metadata.schema_definition:
+            if fold_name(stated.name.strip()) == MARKER:
+                continue  # it is no data
             declared = DATA_TYPES.get(stated.data_type.casefold(), STRING)
             kind, nullable = declared.mirror_type("keep"), stated.nullable is not False
             defined.append(pa.field(stated.name, kind, nullable))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
+from mirrorlib.identifiers import find_name
 from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT, check_names
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, FileSequence, note_return, recognize_call
@@ -110,7 +111,7 @@ class LandingTable:
             TableBusyError: equal rows were published at the same moment, and the first file counts as theirs.
 
         """
-        if len(paths) == 1:
+        if len(paths) == 1 and batch_id is None:
             yield self.write(paths[0], marker, batch_id, force=force)
             return
         first = last = None
@@ -159,7 +160,8 @@ class LandingTable:
         """Publish deletes of the rows' keys; other columns are left out, but for those that must not be NULL."""
         rows = self._take(data, DELETE)
         by = partitions(self._wanted, self._state, table=self._name)
-        needed = [column.name for column in self._state.known.columns if not column.nullable]
+        known = [column.name for column in self._state.known.columns if not column.nullable]
+        needed = [find_name(rows.column_names, name) or name for name in known]
         names = dict.fromkeys((*self._keys(rows), *by, *needed, MARKER_COLUMN))
         rows = rows.select([name for name in names if name in rows.column_names])
         return self._publish(rows, batch_id, force=force)

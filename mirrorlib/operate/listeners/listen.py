@@ -64,9 +64,14 @@ def _open(to: str | os.PathLike[str], ended: contextlib.ExitStack) -> Listener:
         file = WatchedFileHandler(to, encoding="utf-8")  # which opens it again where it was moved
     except (ImportError, OSError) as exc:
         raise ParameterError(msg, found=str(exc), next_step=step) from exc
-    ended.callback(file.close)
+    ended.callback(_close, file)
     file.setFormatter(_JsonLine())
     return Listener(str(to), lambda record, _: file.handle(record))
+
+
+def _close(file: logging.Handler) -> None:
+    with contextlib.suppress(OSError):  # what could not be written was told
+        file.close()
 
 
 class _JsonLine(logging.Formatter):
@@ -102,7 +107,9 @@ def _caller(command: str) -> Tell:
     if not words or shutil.which(words[0]) is None:
         msg = "the alert is no command that can be run"
         step = "Name a program and its arguments; what needs a shell goes into a script."
-        found = words[0] if words else "no word, or an open quote"  # arguments may hold secrets
+        found = (
+            words[0].partition("=")[0] if words else "no word, or an open quote"
+        )  # arguments may hold secrets
         raise ParameterError(msg, found=found, next_step=step)
 
     def tell(record: logging.LogRecord, facts: Mapping[str, Any]) -> None:

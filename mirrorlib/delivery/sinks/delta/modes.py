@@ -41,10 +41,14 @@ def log_columns(delivery: Delivery) -> t.StructType:
 
 
 def _bare(frame: DataFrame, columns: Iterable[str]) -> list[Column]:
-    """Select columns without what they say of themselves: how long a text is, which may grow in the source."""
-    kinds = {name: frame.schema[name].dataType for name in columns}
-    # Up to Spark 4.0 no empty metadata takes the place of other; a cast, if only to the same type, does.
-    return [f.col(quote(name)).cast(kind).alias(name, metadata={}) for name, kind in kinds.items()]
+    """Select columns without what they say of themselves, but for comments: how long a text is may change."""
+    schema = frame.schema  # which Connect asks its server for each time, up to Spark 3.5
+    bare = []
+    for name in columns:
+        said = {word: text for word, text in schema[name].metadata.items() if word == "comment"}
+        # Up to Spark 4.0 no empty metadata takes the place of other; a cast, if only to the same type, does.
+        bare.append(f.col(quote(name)).cast(schema[name].dataType).alias(name, metadata=said))
+    return bare
 
 
 def append_window(work: WindowWork) -> int | None:

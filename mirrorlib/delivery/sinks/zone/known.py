@@ -174,6 +174,7 @@ def _is_widened(was: pa.DataType, kind: pa.DataType) -> bool:
     """Say whether one type holds all values of another."""
     both = [pa.schema([("key", one)]) for one in (was, kind)]
     try:
-        return bool(pa.unify_schemas(both, promote_options="permissive").types == [kind])
+        same = bool(pa.unify_schemas(both, promote_options="permissive").types == [kind])
+        return same and not (pa.types.is_int64(was) and pa.types.is_floating(kind))
     except pa.ArrowException:
         return bool(pa.types.is_date(was) and pa.types.is_timestamp(kind) and kind.tz is None)
