@@ -128,7 +128,8 @@ def test_a_folder_of_csv_files_takes_no_parquet_beside_them(tmp_path: Path, inne
     """Readers take it as CSV while all its files are .csv, and would stop at the mixture."""
     folder = tmp_path / FOLDER / inner
     folder.mkdir(parents=True)
-    (tmp_path / FOLDER / "_metadata.json").write_text('{"keyColumns": ["id"]}')
+    said = {"keyColumns": ["id"], "isPartitionEnabled": bool(inner)}
+    (tmp_path / FOLDER / "_metadata.json").write_text(json.dumps(said))
     (folder / f"{1:020d}.csv").write_text("id,v\r\n1,a\r\n")
 
     with pytest.raises(MetadataError, match="in another way than mirrorlib writes it"):
