@@ -153,9 +153,7 @@ def _status(
     stream = registry.present_stream()
     entry = registry.newest(stream)
     said = registry.read_status()
-    done = None if entry is None else entry.done
-    if entry is not None and done is None and entry.plan.number > 1:
-        done = registry.entry(stream, entry.plan.number - 1).done
+    done = None if entry is None else registry.last_done(stream, entry.plan, entry.done)
     status = replace(
         status,
         position=version_given(stream, entry),

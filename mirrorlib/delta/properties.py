@@ -18,9 +18,7 @@ WALL_CLOCK = {"delta.feature.timestampNtz": "supported"}
 MAPPED = {MAPPING: "name", **WALL_CLOCK}
 READERS_PROPERTY = "mirrorlib.readers"  # "plain": every reader of Delta
 FEED = "delta.enableChangeDataFeed"
-PAUSED = (
-    "mirrorlib.feedPaused"  # the feed is off while the table is written anew, see commit/mark.py
-)
+PAUSED = "mirrorlib.feedPaused"  # the feed is off while a table is written anew, see commit/mark.py
 CLAIM = "mirrorlib.claim"  # which attempt took others' claims away, see commit/claim.py
 VECTORS = "delta.enableDeletionVectors"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"

@@ -75,6 +75,13 @@ class PlanLog(Generic[S, P, D, E]):
         ended = self.state.stat(self._path(of, number, "done")) is not None
         return self._read(of, numbered(number), ended=ended)
 
+    def last_done(self, of: S, plan: P, done: D | None) -> D | None:
+        """Return a plan's outcome or, while it has none, that of the plan before; None before the first."""
+        before = self._path(of, self._number(plan) - 1, "done")
+        if done is not None or self.state.stat(before) is None:
+            return done
+        return self._value(self._outcomes, before)
+
     def _read(self, of: S, stem: str, *, ended: bool) -> E:
         place = f"{self.folder_of(of)}/{stem}"
         plan = self._value(self._plans, f"{place}.plan.json")

@@ -172,9 +172,7 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
         moved = word.get("proven") == proof_of(zone_url, entry)
         zone_url = zone_url if moved else entry.plan.zone
         status = replace(status, position=shown_position(entry.position), landing_zone=zone_url)
-        underway = entry.done is None and entry.plan.batch > 1
-        ended = journal.entry(lives[-1], entry.plan.batch - 1) if underway else entry
-        if (done := ended.done) is not None:
+        if (done := journal.last_done(lives[-1], entry.plan, entry.done)) is not None:
             status = replace(status, version=done.version, last_commit=done.finished_at)
     if (doubt := changed_source_of(name.shown, entry)) is not None:  # whatever the last word is
         status = _turned(status, "failed", str(doubt), doubt.file)
