@@ -324,6 +324,28 @@ def test_batches_count_by_their_own_policies(
     assert ("equal", files) == (report.tables[0].state, report.tables[0].files), report
 
 
+def test_keys_that_grow_from_row_to_row_come_once_until_one_comes_again(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Whatever their markers, such rows are all put in; those of other tables meet each other in the first file."""
+    grows, falls, ends = (zone.table(name, keys=["id"]) for name in ("grows", "falls", "ends"))
+    for table in (grows, falls, ends):
+        table.file([{"id": key, "v": "a"} for key in (1, 2, 3)], [4, 1, 0])
+    grows.file([{"id": key, "v": "b"} for key in (4, 6)], [1, 4])
+    grows.file([{"id": key, "v": "c"} for key in (5, 4, 2)], [4, 4, 2])
+    falls.file([{"id": key, "v": "b"} for key in (3, 4)], [4, 4])
+    ends.file([{"id": key, "v": "b"} for key in (4, 5)], [2, 4])
+    mirrorlib.apply(spark, str(zone), target)
+    for name, key in {"grows": 4, "falls": 3, "ends": 5}.items():
+        assert "equal" == states(mirrorlib.verify(spark, str(zone), target))[name]
+        spark.sql(f"UPDATE delta.`{target}/{name}` SET v = 'a' WHERE id = {key}")
+
+    report = mirrorlib.verify(spark, str(zone), target)
+
+    found = [named(report, name) for name in ("grows", "falls", "ends")]
+    assert [[({"id": key}, "differs in v")] for key in (4, 3, 5)] == found
+
+
 @pytest.mark.thorough
 def test_a_batch_under_way_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
     """A runner was killed behind its commit: nobody has written down what became of it, so the version before is told."""

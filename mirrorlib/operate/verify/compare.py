@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import SET
+from mirrorlib.delta.sessions import configured
 from mirrorlib.feed.changes import Change, first_changes
 from mirrorlib.feed.net import KIND, POST, PRE, TIME, VERSION
 from mirrorlib.identifiers import quote
@@ -31,6 +32,7 @@ SIDE = "_mirror_side"  # -1 for a row that is found, 1 for one that takes such a
 _WANTED, _HASH, _BUCKET = "_mirror_wanted", "_mirror_hash", "_mirror_bucket"
 _TOUCHED = "_mirror_touched"  # the hash of a key to which something came
 _HALVES = ("_mirror_low", "_mirror_high")
+_SUMS = (_WANTED, *_HALVES)
 _ENDS = 5  # behind a bucket and its four sums
 _BITS = 12
 _BUCKETS = 1 << _BITS  # and so many keys in a row share one
@@ -38,6 +40,8 @@ _PLACES = range(_BITS, 64, _BITS)  # of the digits of a key, whose sum without c
 _FEW_RANGES = 64  # of keys, that are read by
 _LOOKED_AT = 200_000  # rows of both sides, in buckets that differ
 _NAMED = 10  # keys that differ
+# Sums by bucket, and few rows, are shuffled as they are planned: adapting each plan costs a tenth of it all.
+_FEW_SHUFFLED = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "4"}
 
 
 def replay_rows(
@@ -114,17 +118,25 @@ def _bucket_of(hashed: Column) -> Column:
     return f.pmod(hashed, f.lit(_BUCKETS))
 
 
+def _halved(rows: DataFrame) -> DataFrame:
+    """Give rows 1 to be counted by and their hash's halves, whose sums stay longs; unless they are sums already."""
+    hashed = f.col(_HASH)
+    halves = (hashed.bitwiseAND(0xFFFFFFFF), f.shiftright(hashed, 32))
+    each = dict(zip(_SUMS, (f.lit(1).cast("long"), *halves), strict=True))
+    are = {name: f.coalesce(name, own) for name, own in each.items() if name in rows.columns}
+    return rows.withColumns(each | are)
+
+
 def _sum_up(begun: DataFrame) -> DataFrame:
     """Sum rows up by bucket, but for those that are touched: these stay, each for itself."""
     # One long is found fastest.
     by = f.when(f.isnotnull(_TOUCHED), f.col(_HASH)).otherwise(f.col(_BUCKET))
-    sums = [f.sum(name).alias(name) for name in (_WANTED, *_HALVES)]
+    sums = [f.sum(name).alias(name) for name in _SUMS]
     ones = [f.max(name).alias(name) for name in (_BUCKET, _TOUCHED)]
-    summed = begun.groupBy(by.alias(_HASH)).agg(*sums, *ones)
-    times = f"if({_TOUCHED} IS NULL, 1, {_WANTED})"  # as equal rows have met
-    each = [f"{name} div {times} AS {name}" for name in (_WANTED, *_HALVES)]
-    nth = f"explode(sequence(1, {times})) AS {_HASH}"
-    return summed.selectExpr(_BUCKET, _TOUCHED, *each, nth)
+    summed = _halved(begun).groupBy(by.alias(_HASH)).agg(*sums, *ones)
+    each = [f"if({_TOUCHED} IS NULL, {name}, NULL) AS {name}" for name in _SUMS]
+    nth = f"explode(sequence(1, if({_TOUCHED} IS NULL, 1, {_WANTED})))"  # as equal rows have met
+    return summed.selectExpr(_HASH, _BUCKET, _TOUCHED, *each, nth).drop("col")
 
 
 def _add_up(rows: Iterable[Row]) -> dict[int, tuple[int, ...]]:
@@ -163,8 +175,9 @@ class Sides:
 
         Returns how many have to be there, how many are, the first that differ, as changes, and if there may be more.
         """
+        planned = _FEW_SHUFFLED if self.few or self.rows is None else {}
         # While one side waits for its small jobs, the other works.
-        with ThreadPoolExecutor(2) as pool:
+        with configured(self.found.sparkSession, {}, planned), ThreadPoolExecutor(2) as pool:
             found, wanted = pool.map(lambda sums: sums.collect(), self._sums())
         told = _add_up(chain(found, wanted))
         expected, net = (sum(row[place] for row in told.values()) for place in (0, 1))
@@ -184,7 +197,7 @@ class Sides:
         sums = [f.sum(name) for name in (_WANTED, SIDE, *_HALVES)]
         key, side = self._range_key(), f.col(SIDE).cast("long")
         ends = [] if key is None else [f.min(key), f.max(key)]
-        found = self._hashed(self.found)
+        found = _halved(self._hashed(self.found))
         signed = {half: side * f.col(half) for half in _HALVES}
         found = found.withColumns({**signed, SIDE: side, _WANTED: f.lit(0).cast("long")})
         yield found.groupBy(_BUCKET).agg(*sums, *ends)
@@ -197,17 +210,19 @@ class Sides:
         """
         if self.rows is None or SET in self.rows.columns or self.conditional:
             # The values of a row may come from several, all of one key.
-            return self._hashed(self._wanted(self._is_sampled()))
+            return _halved(self._hashed(self._wanted(self._is_sampled())))
         rows = self._hashed(self.rows).withColumn(_TOUCHED, self._key())
+        sums: tuple[str, ...] = ()
         if self.begun is not None:
             begun = self._hashed(self.begun)
             if self.few:
                 touched = f.broadcast(rows.select(_TOUCHED).distinct())
                 begun = _sum_up(begun.join(touched, self._key() == f.col(_TOUCHED), "left"))
+                sums = _SUMS
             else:
                 begun = begun.withColumn(_TOUCHED, self._key())
             rows = unite([rows, _as_inserts(begun)])
-        return replay_rows(rows, [_TOUCHED], (_BUCKET, _WANTED, *_HALVES))
+        return _halved(replay_rows(rows, [_TOUCHED, _BUCKET, *sums], [_HASH]))
 
     def _wanted(self, only: Column) -> DataFrame:
         """Give the rows that have to be there, those of some keys *only*."""
@@ -215,12 +230,9 @@ class Sides:
         return wanted_rows(begun, rows, self.keys, self.columns, self.conditional)
 
     def _hashed(self, rows: DataFrame) -> DataFrame:
-        """Give rows their hash, its halves, whose sums stay longs, their bucket, and 1 to be counted by."""
-        hashed = f.col(_HASH)
-        rows = rows.where(self._is_sampled()).withColumn(_HASH, self._hash(self.columns))
-        halves = (hashed.bitwiseAND(0xFFFFFFFF), f.shiftright(hashed, 32))
-        facts = dict(zip(_HALVES, halves, strict=True))
-        return rows.withColumns({**facts, _BUCKET: self._bucket(), _WANTED: f.lit(1).cast("long")})
+        """Give rows their hash and their bucket."""
+        facts = {_HASH: self._hash(self.columns), _BUCKET: self._bucket()}
+        return rows.where(self._is_sampled()).withColumns(facts)
 
     def _key(self) -> Column:
         one = len(self.keys) == 1  # has no second that a NULL could stand in for

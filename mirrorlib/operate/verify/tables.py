@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import accumulate, groupby, takewhile
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,12 +28,12 @@ from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.batch.evolve import Growth
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.spark_reader import read_frame
-from mirrorlib.ingest.rows.marks import ORDER, ROWS_PER_FILE
+from mirrorlib.ingest.rows.marks import ORDER, ROWS_PER_FILE, join_spans
 from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, now
 from mirrorlib.journal.plan_log import read_word, write_word
-from mirrorlib.landing.columns import INSERT
+from mirrorlib.landing.columns import DELETE, INSERT
 from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
@@ -203,12 +203,14 @@ def _held(entry: Entry, columns: Columns) -> Columns:
 def read_files(
     stage: Stage, files: Sequence[Taken], columns: Columns, start: DataFrame | None
 ) -> tuple[DataFrame | None, DataFrame | None, int]:
-    """Read all rows in a table's *columns*: those of *start* and of the plain inserts that it began with, and the rest.
+    """Read all rows in a table's *columns*: those of *start* and what else stays as it began, and the rest.
 
     The rest, which comes with how many it is, has what `replay_rows` needs: `MARKER`, `ORDER` over all files and, where
     updates of some files are partial, `SET`.
     """
-    first = next((place for place, (one, _) in enumerate(files) if _folds(one)), len(files))
+    first = len([*takewhile(lambda one: not _folds(one[0]), files)])
+    if start is None:
+        first = max(first, _count_lone([one for one, _ in files]))
     begun: list[DataFrame] = [] if start is None else [_as_now(start, columns)]
     rest: list[DataFrame] = []
     runs = groupby(enumerate(files), lambda one: (one[0] < first, one[1][0].source, one[1][1]))
@@ -238,3 +240,12 @@ def _folds(landed: Landed) -> bool:
     """Say whether a file has more than plain inserts."""
     plain, policies = landed.counts[INSERT] == landed.schema.rows, landed.source.policies
     return bool(policies.keys) and (policies.insert_policy == "upsert" or not plain)
+
+
+def _count_lone(files: Sequence[Landed]) -> int:
+    """Count the first files none of whose rows meets another, as keys grow from row to row; each puts its row in."""
+    each = (
+        None if one.counts[DELETE] or one.source.policies.partial else one.key_span for one in files
+    )
+    joined = accumulate(each, lambda span, further: join_spans([span, further]))
+    return len([*takewhile(lambda span: span is not None, joined)])
