@@ -164,7 +164,9 @@ def _plain(value: Any, kind: DataType) -> Any:  # noqa: ANN401  # a value of the
     if isinstance(kind, t.TimestampType):
         # PySpark gives it in this process' zone; zones are not known to the first and last days.
         away = {MINYEAR: _DAY, MAXYEAR: -_DAY}.get(value.year, timedelta())
-        offset = (value + away).astimezone().utcoffset() or timedelta()
+        # Of an hour that comes twice, `fold` tells which one it is, and adding forgets it.
+        known = (value + away).replace(fold=value.fold)
+        offset = known.astimezone().utcoffset() or timedelta()
         return (value - offset).replace(tzinfo=UTC).isoformat()
     if kind.typeName() == "variant":  # two equal ones differ for Python
         return str(value)

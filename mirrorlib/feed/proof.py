@@ -63,7 +63,7 @@ def first_readable(commits: Commits, lowest: int = 0) -> int | None:
             current = metadata_before(commits, commit)
         except FeedError:
             break
-        if current is None or flaw_of(commit, current):
+        if current is None or flaw_of(commit, current, commits.metadata):
             break
         if _lacks_file(commits, commit, vacuumed_until(commits, version)):
             break
@@ -71,11 +71,13 @@ def first_readable(commits: Commits, lowest: int = 0) -> int | None:
     return first
 
 
-def flaw_of(commit: FeedCommit, current: Metadata) -> str:
+def flaw_of(commit: FeedCommit, current: Metadata, newest: Metadata) -> str:
     """Say why a version's changes cannot be told beside those before it, *current* then; "" where they can."""
     version, became = commit.version, commit.metadata or current
     if became.id != current.id:
         return f"version {version} made the table anew"
+    if became.mapped and not newest.mapped:  # all columns would be NULL
+        return f"column mapping was taken away since version {version}, and Delta finds its columns no more"
     if not (became.has_feed or commit.rewrites):
         return f"the feed was off when version {version} was committed"
     if commit.forgotten:

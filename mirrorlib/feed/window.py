@@ -208,7 +208,7 @@ def _cut(commits: Commits, found: Sequence[FeedCommit]) -> list[Segment]:
 
     for commit in found:
         became = commit.metadata or current
-        flaw = proof.flaw_of(commit, current)
+        flaw = proof.flaw_of(commit, current, newest)
         if flaw:
             raise proof.expired(commits, flaw, commit.version)
         if commit.rewrites or not spans(current, became):

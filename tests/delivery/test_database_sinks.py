@@ -29,10 +29,11 @@ import mirrorlib
 from delivery.postgres import PASSWORD, Cluster, running_cluster
 from little import child_environment
 from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sinks.jdbc.database import STAGE, DatabaseTable
 from mirrorlib.delivery.sinks.jdbc.kinds import kind_of, widens
 from mirrorlib.delivery.sinks.jdbc.postgres import PostgresSession
 from mirrorlib.delivery.sinks.jdbc.sink import open_sink
-from mirrorlib.delivery.sinks.jdbc.sqlite import SqliteSession
+from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
 from mirrorlib.errors import (
     FeedError,
     JournalError,
@@ -590,7 +591,7 @@ import os, pickle, signal, sys
 task = pickle.load(open(sys.argv[1], "rb"))
 from mirrorlib.delivery.sinks.jdbc.sink import open_sink
 from mirrorlib.delivery.sinks.jdbc.postgres import PostgresSession
-from mirrorlib.delivery.sinks.jdbc.sqlite import SqliteSession
+from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
 
 def deadly(method, when):
     def call(*args):
@@ -718,6 +719,26 @@ def test_rows_of_any_types_are_found_without_keys(receiver: Receiver, feed: Feed
             feed.window(feed.spark.sql(f"SELECT *, {told} FROM ({rows})"), until - 1, kind=kind)
         )
     assert Counter([(1,), (None,), (2,)]) == receiver.rows(columns="v")
+
+
+def test_rows_are_found_without_keys_in_a_time_that_grows_with_them(tmp_path: Path) -> None:
+    """Twice as many rows take twice as many steps of SQLite, and not four times."""
+
+    def steps(rows: int) -> int:
+        taken, place = [0], DatabaseTable(None, "t")
+        with Sqlite(f"{tmp_path}/{rows}").session("t", ()) as session:
+            session.run("CREATE TABLE t (id INT, v TEXT)")
+            session.run(f"CREATE TEMPORARY TABLE {STAGE} (op INT, copies INT, c0 INT, c1 TEXT)")
+            numbers = (
+                f"WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n LIMIT {rows})"
+            )
+            session.run(f"{numbers} INSERT INTO t SELECT id, NULL FROM n")
+            session.run(f"INSERT INTO {STAGE} SELECT -1, 1, id, v FROM t")
+            session._connection.set_progress_handler(lambda: taken.append(1), 100)
+            assert rows == session.take_out(place, ["id", "v"])
+        return len(taken)
+
+    assert steps(1_000) < 3 * steps(500)
 
 
 @BOTH

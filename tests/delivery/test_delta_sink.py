@@ -1036,8 +1036,7 @@ def test_tables_of_a_catalog(spark: SparkSession, tmp_path: Path) -> None:
 
 def let_none_be_few(patch: pytest.MonkeyPatch) -> None:
     """Let every window go the way of those that have many rows."""
-    for module in ("mirrorlib.feed.files.direct", "mirrorlib.delivery.sinks.delta.rewrite"):
-        patch.setattr(f"{module}.WINDOW_ROWS", -1)
+    patch.setattr("mirrorlib.feed.files.direct.WINDOW_ROWS", -1)
 
 
 @pytest.mark.thorough
@@ -1177,7 +1176,8 @@ def test_a_small_copy_is_written_anew(spark: SparkSession, tmp_path: Path) -> No
         source.run(*statements)
         copy.take()
         assert source.rows() == copy.rows()
-    assert ["WRITE"] * 5 == operations(copy)
+    # What takes all rows out has no images, so Spark reads it.
+    assert ["WRITE", "WRITE", "WRITE", "MERGE", "WRITE"] == operations(copy)
     assert [False, False, True, True, False] == [bool(gone) for gone in files_removed(copy)]
 
 
@@ -1196,7 +1196,11 @@ SHAPES: dict[str, tuple[list[str], list[str], list[str]]] = {
         ["MERGE", "WRITE"],  # no files are named beside a change of the schema
     ),
     "a column that came": ([], ["ALTER TABLE {t} ADD COLUMNS (w int)"], ["WRITE"]),
-    "a column that went": ([], ["ALTER TABLE {t} DROP COLUMN v"], ["WRITE"]),
+    "a column that went": (  # under column mapping Spark reads the changes
+        [],
+        ["ALTER TABLE {t} DROP COLUMN v"],
+        ["MERGE"],
+    ),
     "several files": ([], ["INSERT INTO {t} VALUES (80, 'h')"], ["WRITE", "WRITE"]),
     "no checksum file": (["checksum"], [], ["MERGE"]),
     "rows taken out of a file": (["vector"], [], ["MERGE", "MERGE"]),

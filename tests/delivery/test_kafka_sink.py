@@ -37,7 +37,7 @@ from mirrorlib.delivery.sinks.kafka import open_sink
 from mirrorlib.delivery.sinks.kafka.address import parse_address
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster
 from mirrorlib.delivery.sinks.kafka.messages import Message, rows_as_json
-from mirrorlib.delivery.sinks.kafka.positions import Positions, position_record
+from mirrorlib.delivery.sinks.kafka.receive import Positions, position_record
 from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_id, window_headers
 from mirrorlib.delivery.sinks.kafka.trouble import Scene
 from mirrorlib.delivery.sinks.open import shown_url

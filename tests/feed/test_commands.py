@@ -191,17 +191,17 @@ def test_json_says_every_value(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Moments in UTC wherever the machine stands; what JSON has no word for as a text, at any depth."""
+    """Moments in UTC wherever the machine stands, in an hour that comes twice; what JSON has no word for as a text, at any depth."""
     table = Table(
         spark,
         tmp_path / "t",
         "m map<date, int>, d double, s struct<b: binary, i: array<double>>, ts timestamp, ntz timestamp_ntz",
     ).run(
         "INSERT INTO {t} SELECT map(DATE'2026-01-01', 1), double('NaN'), named_struct('b', X'00ff', 'i', "
-        "array(double('-Infinity'))), TIMESTAMP'2026-01-01 00:00:00Z', TIMESTAMP_NTZ'2026-01-01 00:00:00'"
+        "array(double('-Infinity'))), TIMESTAMP'2026-10-25 01:30:00Z', TIMESTAMP_NTZ'2026-01-01 00:00:00'"
     )
     (committed,) = table.times()[1:]
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     try:
         _, out, _ = run(capsys, "feed", str(tmp_path), "t", "--json")
@@ -215,7 +215,7 @@ def test_json_says_every_value(
         "m": {"2026-01-01": 1},
         "d": "NaN",
         "s": {"b": "00ff", "i": ["-Infinity"]},
-        "ts": "2026-01-01T00:00:00+00:00",
+        "ts": "2026-10-25T01:30:00+00:00",
         "ntz": "2026-01-01T00:00:00",
     } == found["after"]
 

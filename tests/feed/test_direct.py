@@ -187,7 +187,7 @@ def test_a_file_that_is_not_listed_is_left_to_delta(
     kind = type(spark.range(1))
     listed = kind.inputFiles
     monkeypatch.setattr(kind, "inputFiles", lambda frame: listed(frame)[1:])
-    assert "file_size" not in explained(table.read(after=0))
+    assert "file_name" not in explained(table.read(after=0))
     assert "_change_data" not in explained(table.read(after=0))
     assert_same(table.read(after=0), by_delta(spark, table.path, 0, 2))
 
@@ -346,7 +346,7 @@ def test_net_changes_of_keys_that_are_one_row_are_the_difference_of_the_ends(
             if kind != "double":  # which go by one sort: Spark knows one NaN, and one zero
                 patch.delattr("mirrorlib.feed.read.fold_net")
             frame = read_net(session, table, after, until)
-        assert kind != "double" or "_mirror_first" not in explained(frame)
+        assert kind != "double" or "_mirror_key0" not in explained(frame)
         rows = [row.asDict() for row in frame.collect()]
         assert difference(states[after], states[until]) == told(rows)
         last = last_touched(session, table, after, until)
@@ -440,8 +440,8 @@ def test_keys_that_somebody_else_may_have_doubled_are_compared_in_full(
     table = make_mirror(spark, tmp_path, "int", random.Random(1))
     name = f"delta.`{table}`"
     spark.sql(f"INSERT INTO {name} SELECT * FROM {name} LIMIT 1")
-    assert "_mirror_first" in explained(read_net(spark, table, 0, VERSIONS))
-    assert "_mirror_first" not in explained(read_net(spark, table, 0, VERSIONS + 1))
+    assert "_mirror_key0" in explained(read_net(spark, table, 0, VERSIONS))
+    assert "_mirror_key0" not in explained(read_net(spark, table, 0, VERSIONS + 1))
 
 
 @pytest.mark.thorough

@@ -9,7 +9,7 @@ import pytest
 import mirrorlib
 from feeds import FEED, Table, told
 from mirrorlib.delta.address import find_feed_table
-from mirrorlib.errors import FeedError
+from mirrorlib.errors import FeedError, FeedExpiredError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,3 +153,20 @@ def test_what_an_overwrite_took_away_is_not_counted_as_nothing(
     commits = find_feed_table(spark, table).commits
 
     assert [100, None, 1] == [commits.read(version).rows for version in (1, 2, 3)]
+
+
+@pytest.mark.thorough
+def test_what_was_written_under_a_column_mapping_that_is_gone_is_expired(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Delta would tell all of its columns as NULL; what came after can be read."""
+    mapped = f"{FEED}, 'delta.columnMapping.mode' = 'name'"
+    table = Table(spark, tmp_path / "t", "id int", mapped).run("INSERT INTO {t} VALUES (1)")
+    removes = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')"
+    table.run(removes, "INSERT INTO {t} VALUES (2)")
+    for until in (1, None):
+        with pytest.raises(FeedExpiredError, match="column mapping was taken away") as expired:
+            table.read(after=0, until=until)
+        first = expired.value.first_readable
+        assert first is not None
+        assert [2] == [row.id for row in table.read(after=first - 1).collect()]

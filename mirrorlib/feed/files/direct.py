@@ -35,7 +35,6 @@ from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
 _LOG = logging.getLogger(__name__)
-Fact = tuple[str | None, int, datetime]
 _MANY = 10_000  # files; what is known of them travels in the plan
 WINDOW_ROWS = 2_000  # rows that travel inside the plan: a file costs 40 ms more
 WINDOW_BYTES = 4 << 20  # bytes of them
@@ -50,7 +49,9 @@ _PLAIN_READER_FEATURES = frozenset({
 _OURS = "_mirror_"
 _FILE, _COMMIT_FILE = "_mirror_file", "_mirror_commit_file"
 _COMMIT_KIND, _COMMIT_TIME = "_mirror_kind", "_mirror_time"
-_FACTS = f"{_COMMIT_KIND} string, {VERSION} long, {_COMMIT_TIME} timestamp_ltz"
+_FACTS = (
+    f"{_COMMIT_FILE} string, {_COMMIT_KIND} string, {VERSION} long, {_COMMIT_TIME} timestamp_ltz"
+)
 _LOST = (
     "A file of the change feed is not what the table's log says of it. Read again; or by the table's name in a "
     "catalog, which leaves it to Delta."
@@ -111,10 +112,9 @@ def read_directly(
     if len(set(facts)) == 1:
         commit_kind, version, at = (f.lit(value) for value in facts[0])
     else:
-        field, kind, values = _marks(table, files, facts)
-        facts_by_file = [(mark, *fact) for mark, fact in values.items()]
-        known = spark.createDataFrame(facts_by_file, f"{_COMMIT_FILE} {kind}, {_FACTS}")
-        rows = rows.select(*columns, KIND, f.col(f"_metadata.{field}").alias(_FILE)).join(
+        named = [(one.name, *fact) for one, fact in zip(files, facts, strict=True)]
+        known = spark.createDataFrame(named, _FACTS)
+        rows = rows.select(*columns, KIND, f.col("_metadata.file_name").alias(_FILE)).join(
             f.broadcast(known), f.col(_FILE) == f.col(_COMMIT_FILE), "left"
         )
         version = f.coalesce(f.col(VERSION), f.raise_error(f.lit(_LOST)).cast("long"))
@@ -139,18 +139,6 @@ def _listed(
     except Exception:  # noqa: BLE001  # a platform may keep Spark from reading a table's files by themselves
         _LOG.debug("%s: not read directly", table.shown, exc_info=True)
         return None
-
-
-def _marks(
-    table: FeedTable, files: Sequence[ChangeFile], facts: Sequence[Fact]
-) -> tuple[str, str, dict[int, Fact] | dict[str, Fact]]:
-    """Tell files apart by their sizes, which Spark finds in half the time, or else by their names."""
-    sizes = {file.size: fact for file, fact in zip(files, facts, strict=True)}
-    clear = all(sizes[file.size] == fact for file, fact in zip(files, facts, strict=True))
-    there = table.commits.store.stat(files[0].path) if clear else None
-    if there is not None and there.size == files[0].size:
-        return "file_size", "long", sizes
-    return "file_name", "string", {one.name: fact for one, fact in zip(files, facts, strict=True)}
 
 
 def to_frame(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:

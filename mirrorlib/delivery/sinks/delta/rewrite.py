@@ -1,10 +1,9 @@
 """Fold few changes here, and write a small copy anew: MERGE would do the same to its one file by three queries more.
 
-In: a window of few rows by key, and the copy as its newest checksum file tells it. Out: the window folded as
-`last_states` does, in Arrow, or none where there are more rows, or keys that Python may compare in another way than
-Spark; and one commit, or none where somebody could tell the difference: a copy with a feed of its own, with
-partitions, tracked rows or other features that MERGE has more to do for, or rows that Arrow may not read as Spark
-does. Source: Spark hands a DataFrame to Arrow from version 4 on.
+In: a window by key whose rows are in this process, and the copy as its newest checksum file tells it. Out: the window
+folded as `last_states` does, in Arrow, or none where its rows are not here, or keys that Python may compare in another
+way than Spark; and one commit, or none where somebody could tell the difference: a copy with a feed of its own, with
+partitions, tracked rows or other features that MERGE has more to do for, or rows that Arrow may not read as Spark does.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from mirrorlib.commit.mark import append_rows, overwrite_rows
 from mirrorlib.commit.stage import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.actions import ChangeFile
-from mirrorlib.delta.columns import Columns, to_columns
+from mirrorlib.delta.columns import Columns
 from mirrorlib.delta.log import read_checksum
-from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
-from mirrorlib.feed.files.direct import PLAIN_NAME, WINDOW_BYTES, WINDOW_ROWS, read_file, to_frame
+from mirrorlib.feed.files.direct import PLAIN_NAME, WINDOW_BYTES, read_file, to_frame
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
 from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
@@ -39,22 +37,12 @@ _PLAIN_WRITER_FEATURES = {
 
 
 def fold_few(work: WindowWork) -> pa.Table | None:
-    """Fold a window's changes by key here, where they are few, and Arrow carries their values as they are."""
-    stated, frame = work.stated_rows, work.frame
-    columns = to_columns(frame.dtypes)
-    kinds = {one.name: one.type for one in columns}
-    if (
-        work.stream.net  # the first row of net changes costs as much as all of them
-        or stated is None
-        or spark_generation() < ARROW_FRAMES
-        or stated > WINDOW_ROWS
-        or len(columns) < len(frame.columns)
-        or not all(any(is_kind(kinds[key]) for is_kind in _KEYS) for key in work.keys)
-    ):
+    """Fold a window's changes by key here, where this process has them: it fetches no others, which may be long."""
+    rows = work.collected
+    if rows is None:
         return None
-    collected = work.collected
-    rows = frame.toArrow() if collected is None else collected
-    if len(rows) > WINDOW_ROWS or rows.nbytes > WINDOW_BYTES:
+    kinds = [rows.schema.field(key).type for key in work.keys]
+    if not all(any(is_kind(kind) for is_kind in _KEYS) for kind in kinds):
         return None
     return _fold(rows, work.keys, work.upto if work.overlaps else -1)
 
