@@ -15,7 +15,7 @@ from typing import Any
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.table import find_table
-from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError, TableBusyError
+from mirrorlib.errors import ForeignWriteError, JournalError, OutcomeUnknownError, TableBusyError
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import Done, Entry, Plan, Readers
 
@@ -78,10 +78,11 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         # What came between a plan and its commit; a batch that fills a table from nothing replaces that, too.
         looked = min(plan.table_version, looked)
     newest = work.log.newest(at_least=known)
-    if newest is None or newest < known:
-        msg = "the Delta table is gone, or was replaced by another, since our last commit"
+    commits = () if newest is None else work.log.commits(looked, newest)
+    if newest is None or newest < known or not _has_commit(work, last.version, commits):
+        msg = "the Delta table is gone, was set back, or replaced by another, since our last commit"
         raise _gone(work, msg, last)
-    commits = work.log.commits(looked, newest)
+    _refuse_old_journal(work, commits, plan.batch)
     newest_ours = commits[-1].ours if commits and commits[-1].version == newest else None
     if newest == last.version and newest_ours and newest_ours.get("life") == work.life.uuid:
         _guard(work, commits, last.version, newest)
@@ -108,6 +109,27 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         readers=found.readers,
         vectors=found.vectors,
     )
+
+
+def _has_commit(work: Work, version: int, commits: tuple[Commit, ...]) -> bool:
+    """Say whether a version is ours still, as far as the log tells: others may have come up to it once it was lost."""
+    known = {life.uuid for life in work.lives}
+    found = [one for one in commits if one.version == version]
+    found = found or [*work.log.commits(version - 1, version)]
+    return all((one.ours or {}).get("life") in known for one in found)
+
+
+def _refuse_old_journal(work: Work, commits: tuple[Commit, ...], batch: int) -> None:
+    """Refuse to plan a batch again that the table has: a plan is written before its commit, and has been lost since."""
+    said = [one.ours or {} for one in commits]
+    there = (one.get("batch") or 0 for one in said if one.get("life") == work.life.uuid)
+    newest = max(there, default=0)
+    entry = work.journal.newest(work.life) if newest > batch else None
+    if newest > batch and (entry is None or entry.plan.batch < newest):
+        msg = "the journal was set back: it lacks a batch that the table has"
+        found = f"batch {newest} in the table, batch {batch} in the journal"
+        step = f"Bring the journal back as it was, or start the table over: mirrorlib reset TARGET {work.table}"
+        raise JournalError(msg, table=work.table, found=found, next_step=step)
 
 
 def _stand_at_first(work: Work) -> Standing:
@@ -146,7 +168,7 @@ def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, C
         msg = "the Delta table is gone, or was replaced by another, since the batch was planned"
         raise _gone(work, msg, None)
     commits = work.log.commits(start, newest)
-    named = {"life": plan.life, "batch": plan.batch}
+    named = {"life": plan.life, "batch": plan.batch, "attempt": plan.attempt}
     mine = next((one for one in commits if named.items() <= (one.ours or {}).items()), None)
     if mine is None and len(commits) < newest - start:
         msg = (
