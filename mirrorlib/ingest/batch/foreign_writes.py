@@ -80,8 +80,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     newest = work.log.newest(at_least=known)
     commits = () if newest is None else work.log.commits(looked, newest)
     if newest is None or newest < known or not _has_commit(work, last.version, commits):
-        msg = "the Delta table is gone, was set back, or replaced by another, since our last commit"
-        raise _gone(work, msg, last)
+        raise _gone(work, last)
     _refuse_old_journal(work, commits, plan.batch)
     newest_ours = commits[-1].ours if commits and commits[-1].version == newest else None
     if newest == last.version and newest_ours and newest_ours.get("life") == work.life.uuid:
@@ -95,7 +94,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         )
     found = find_table(work.spark, work.ref)
     if found is None or (last.table_id is not None and found.id != last.table_id):
-        raise _gone(work, "the Delta table was replaced by another since our last commit", last)
+        raise _gone(work, last)
     _guard(work, commits, known, newest)
     if not work.options.allow_foreign_writes:
         _refuse_repeats(work, commits, plan.batch, last.version)
@@ -113,10 +112,10 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
 
 def _has_commit(work: Work, version: int, commits: tuple[Commit, ...]) -> bool:
     """Say whether a version is ours still, as far as the log tells: others may have come up to it once it was lost."""
-    known = {life.uuid for life in work.lives}
-    found = [one for one in commits if one.version == version]
-    found = found or [*work.log.commits(version - 1, version)]
-    return all((one.ours or {}).get("life") in known for one in found)
+    seen = any(one.version == version for one in commits)
+    found = commits if seen else work.log.commits(version - 1, version)
+    lives = {life.uuid for life in work.lives}
+    return all((one.ours or {}).get("life") in lives for one in found if one.version == version)
 
 
 def _refuse_old_journal(work: Work, commits: tuple[Commit, ...], batch: int) -> None:
@@ -124,8 +123,9 @@ def _refuse_old_journal(work: Work, commits: tuple[Commit, ...], batch: int) -> 
     said = [one.ours or {} for one in commits]
     there = (one.get("batch") or 0 for one in said if one.get("life") == work.life.uuid)
     newest = max(there, default=0)
+    # Another runner may have gone on meanwhile.
     entry = work.journal.newest(work.life) if newest > batch else None
-    if newest > batch and (entry is None or entry.plan.batch < newest):
+    if newest > (entry.plan.batch if entry else batch):
         msg = "the journal was set back: it lacks a batch that the table has"
         found = f"batch {newest} in the table, batch {batch} in the journal"
         step = f"Bring the journal back as it was, or start the table over: mirrorlib reset TARGET {work.table}"
@@ -165,8 +165,7 @@ def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, C
     if newest is None and start == -1:
         return None, None
     if newest is None or newest < start:
-        msg = "the Delta table is gone, or was replaced by another, since the batch was planned"
-        raise _gone(work, msg, None)
+        raise _gone(work, None)
     commits = work.log.commits(start, newest)
     named = {"life": plan.life, "batch": plan.batch, "attempt": plan.attempt}
     mine = next((one for one in commits if named.items() <= (one.ours or {}).items()), None)
@@ -228,7 +227,9 @@ def life_is_over(work: Work) -> TableBusyError:
     )
 
 
-def _gone(work: Work, msg: str, last: Done | None) -> ForeignWriteError:
+def _gone(work: Work, last: Done | None) -> ForeignWriteError:
+    since = "the batch was planned" if last is None else "our last commit"
+    msg = f"the Delta table is gone, was set back, or replaced by another, since {since}"
     found = None if last is None else f"expected version {last.version} of table {last.table_id}"
     step = f"Start the table over: mirrorlib reset TARGET {work.table}"
     return ForeignWriteError(msg, table=work.table, found=found, next_step=step)
