@@ -7,22 +7,19 @@ its wheel: what a package index has under its plain name is somebody else's.
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires
 from typing import Literal
 
 Extra = Literal["databricks", "kafka", "local", "openlineage", "otel", "page", "postgres"]
-
-_NEEDED: dict[Extra, tuple[str, ...]] = {
-    "databricks": ("databricks-sdk>=0.56",),
-    "kafka": ("confluent-kafka>=2.4",),
-    "local": ("delta-spark==4.4.0", "pyspark==4.2.0"),
-    "openlineage": ("openlineage-python>=1.54",),
-    "otel": ("opentelemetry-sdk>=1.45", "opentelemetry-exporter-otlp-proto-http>=1.45"),
-    "page": ("jinja2>=3.1", "waitress>=3"),
-    "postgres": ("psycopg[binary]>=3.1",),
-}
+_SELF = "mirrorlib-delta"
 
 
 def how_to_install(extra: Extra) -> str:
-    """Name what to install for an extra, and the extra itself for those who have a clone."""
-    command = shlex.join(["pip", "install", *_NEEDED[extra]])
-    return f"Install it: {command}, or in a clone: pip install '.[{extra}]'."
+    """Name what to install for an extra, as its wheel does, and the extra itself for those who have a clone."""
+    clone = f"in a clone: pip install '.[{extra}]'."
+    with suppress(PackageNotFoundError):  # of a source tree on the path, which is a clone
+        asked = [one.replace('"', "'").partition(";") for one in requires(_SELF) or ()]
+        needed = [name.strip() for name, _, when in asked if f"extra == '{extra}'" in when]
+        return f"Install it: {shlex.join(['pip', 'install', *needed])}, or {clone}"
+    return f"Install it {clone}"

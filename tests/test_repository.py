@@ -11,6 +11,7 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -274,13 +275,18 @@ def test_nothing_leads_to_the_other_mirrorlib_of_the_package_index() -> None:
     assert [] == [path for path in files if by_name.search(path.read_bytes())]
 
 
-def test_what_an_error_says_to_install_is_what_the_extra_names() -> None:
-    """With the same versions."""
+def test_what_an_error_says_to_install_is_what_the_extra_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the same versions; in a source tree, which nobody has installed, the extra alone."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-    for extra, needed in extras._NEEDED.items():
-        assert set(needed) <= set(project["optional-dependencies"][extra]), extra
-        assert f"pip install '.[{extra}]'" in extras.how_to_install(extra)
+    for extra in get_args(extras.Extra):
+        command, _, clone = extras.how_to_install(extra).partition(", or in a clone: ")
+        assert {*project["optional-dependencies"][extra]} == {*shlex.split(command)[4:]}
+        assert f"pip install '.[{extra}]'." == clone
+    monkeypatch.setattr(extras, "_SELF", "nobody-has-this")
+    assert "Install it in a clone: pip install '.[kafka]'." == extras.how_to_install("kafka")
 
 
 # The README

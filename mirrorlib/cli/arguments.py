@@ -110,14 +110,12 @@ def names(text: str) -> tuple[str, ...]:
 
 def start(text: str) -> str | int:
     """Read with what a consumer begins: snapshot, now, or a version from -1 on."""
-    if text in {"snapshot", "now"}:
-        return text
-    if text.removeprefix("-").isdecimal() and int(text) >= -1:
-        return int(text)
-    return refuse(text, "neither snapshot, nor now, nor a version")
+    found = bound(text)
+    known = found in {"snapshot", "now"} if isinstance(found, str) else found >= -1
+    return found if known else refuse(text, "neither snapshot, nor now, nor a version")
 
 
-def bound(text: str) -> int | str:
+def bound(text: str) -> str | int:
     """Read a version, or leave a moment to be read with the table's name at hand."""
     return int(text) if text.removeprefix("-").isdecimal() else text
 

@@ -25,19 +25,11 @@ CLOSED = SIGNALLED + 13  # SIGPIPE
 _EPILOG = """\
 examples:
   mirrorlib demo                                   see it work on real data, nothing prepared
-  mirrorlib plan  /data/landing /data/tables       what would apply do?
   mirrorlib apply /data/landing /data/tables       bring every table up to date
   mirrorlib apply /data/landing /data/tables --table 'dbo/*' --watch 30
-  mirrorlib status /data/tables --json             how does every table stand?
-  mirrorlib serve /data/tables                     the same as a live page, on this machine
-  mirrorlib ledger /data/tables                    what was applied, batch by batch?
   mirrorlib where-is /data/tables dbo/orders --key id=4711
   mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
   mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
-  mirrorlib consumers /data/tables                 who is delivered to, and how far is each?
-  mirrorlib lineage /data/tables                   where do tables come from, and with which keys?
-  mirrorlib verify /data/landing /data/tables      do tables hold what their files come to?
-  mirrorlib check /data/landing --strict           is the zone as it has to be?
   mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
 
 exit codes: 0 all is well, 1 a table is blocked or failed (the others are applied), 2 wrong usage,

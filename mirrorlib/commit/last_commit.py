@@ -82,12 +82,10 @@ class LastCommit:
         return None
 
 
-def _is_ours(commit: Commit) -> bool:
-    return commit.ours is not None
-
-
 def read_last_commit(
-    log: TableLog, is_mine: Callable[[Commit], bool] = _is_ours, fact: str = "window"
+    log: TableLog,
+    is_mine: Callable[[Commit], bool] = lambda commit: commit.ours is not None,
+    fact: str = "window",
 ) -> LastCommit:
     """Find the newest window in a table's log: its commit has a *fact*, as no other one has.
 

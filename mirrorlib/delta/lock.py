@@ -157,8 +157,7 @@ def find_locks(spark: SparkSession, target: Target, state: Store | None) -> Path
         # Where there is none, that is told as the table is made.
         with contextlib.suppress(AnalysisException):
             rows = spark.sql(f"DESCRIBE SCHEMA {schema}").collect()
-        locations = (row["info_value"] for row in rows if row["info_name"] == "Location")
-        place = next(locations, None)
+        place = next((value for name, value in rows if name == "Location"), None)
     if place is not None:
         with contextlib.suppress(LandingZoneError):  # a catalog may know places that we do not
             tables = open_store(place)

@@ -20,6 +20,7 @@ from mirrorlib.store import Store, contents
 FORMAT = 1
 LAST = 10**12 - 1  # numbers count down from it, as names sort up
 _NUMBERED = re.compile(r"[0-9]{12}-[0-9]+\.(plan\.json|done\.json|json|parquet)")
+_ORDINAL = re.compile(r"([0-9]{6}|[1-9][0-9]{6,})\.json")
 _STRAYS = 50  # names that somebody else may have put in front; a store gives as many at once
 
 
@@ -135,10 +136,8 @@ def newest_names(state: Store, folder: str) -> list[str]:
 
 def numbered_files(state: Store, folder: str) -> dict[int, str]:
     """Find the files of a folder that are called by a number, `000001.json`, in order; others are nobody's."""
-    files = contents(state, folder).files
-    found = [(file.name.removesuffix(".json"), file) for file in files]
-    numbers = [(int(stem), one) for stem, one in found if stem.isdecimal()]
-    return {number: one.path for number, one in numbers if one.name == f"{number:06d}.json"}
+    found = ((_ORDINAL.fullmatch(one.name), one.path) for one in contents(state, folder).files)
+    return {int(number[1]): path for number, path in found if number}
 
 
 def number_of(name: str) -> int:

@@ -165,9 +165,9 @@ def connectors_for(*urls: str) -> tuple[list[str], dict[str, str]]:
     modules = sorted({_MODULES[scheme] for scheme in schemes if scheme in _MODULES})
     if not modules:
         return [], {}
-    found = importlib.util.find_spec("pyspark")
-    places = (found.submodule_search_locations if found else None) or [""]
-    jars = [path.name for path in (Path(places[0]) / "jars").glob("hadoop-*.jar")]
+    import pyspark  # an extra
+
+    jars = [path.name for path in (Path(pyspark.__file__).parent / "jars").glob("hadoop-*.jar")]
     version = next((known[1] for jar in jars if (known := _HADOOP.fullmatch(jar))), None)
     packages = [
         f"org.apache.hadoop:{module}:{version}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -262,6 +263,21 @@ def test_a_harmless_commit_only_costs_another_try(mirror: Mirror) -> None:
 
     assert ("current", ["adopt"]) == (report.state, kinds(report))
     mirror.assert_holds()
+
+
+def test_a_journal_that_was_set_back_adds_no_file_again(mirror: Mirror) -> None:
+    """The table has a batch that it knows nothing of, which Delta would skip, and who adds files does not see."""
+    kept = mirror.root / "kept"
+    shutil.copytree(mirror.journal, kept)
+    mirror.publish(MORE)
+    mirror.assert_current()
+    shutil.rmtree(mirror.journal)
+    shutil.move(kept, mirror.journal)
+
+    mirror.assert_failed("JournalError", "batch 3 in the table, batch 2 in the journal")
+    mirror.assert_holds()
+    mirror.reset()
+    mirror.assert_current()
 
 
 def test_a_new_life_on_a_table_with_rows_replaces_them(mirror: Mirror) -> None:

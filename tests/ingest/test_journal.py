@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -446,6 +447,19 @@ def test_a_lost_plan_is_never_made_again(mirror: Mirror) -> None:
     assert newest == mirror.newest
     mirror.reset()
     mirror.assert_current()
+
+
+@pytest.mark.thorough
+def test_a_first_plan_that_was_lost_is_not_taken_for_another(fresh: Mirror) -> None:
+    """The table's first batch is that of the lost plan, and the files of the new one are not in it."""
+    fresh.publish()
+    fresh.assert_current()
+    shutil.rmtree(fresh.journal / "000001")
+    fresh.publish()
+
+    fresh.assert_failed("OutcomeUnknownError", "no commit names it")
+    fresh.reset()
+    fresh.assert_current()
 
 
 @pytest.mark.thorough

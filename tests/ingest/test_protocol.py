@@ -1209,6 +1209,31 @@ def test_a_table_that_somebody_else_made_in_its_place_is_left_alone(
     mirror.assert_current()
 
 
+@pytest.mark.thorough("seen")
+@pytest.mark.parametrize("seen", ["", "seen"], ids=["not seen", "seen"])
+def test_a_table_that_was_set_back_is_refused_whatever_upkeep_came_since(
+    mirror: Mirror, seen: str
+) -> None:
+    """A version of others stands where our last commit was, whose rows are gone, also where a run has seen some."""
+    kept, upkeep = mirror.root / "kept", "ALTER TABLE {t} SET TBLPROPERTIES (a = 1)"
+    shutil.copytree(mirror.path, kept)
+    mirror.publish()
+    mirror.assert_current()
+    if seen:
+        mirror.do(upkeep)
+        mirror.assert_current()
+    newest = mirror.newest
+    shutil.rmtree(mirror.path)
+    shutil.move(kept, mirror.path)
+    while mirror.newest < newest:
+        mirror.do(upkeep)
+    mirror.publish()
+
+    mirror.assert_failed("ForeignWriteError", "set back", f"mirrorlib reset TARGET {mirror.name}")
+    mirror.reset()
+    mirror.assert_current()
+
+
 @pytest.mark.thorough
 def test_a_table_that_went_away_behind_a_plan_is_not_made_again(mirror: Mirror) -> None:
     """The runner died behind its plan, then somebody deleted the table."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirrorlib.delta.columns import Columns, to_columns
-from mirrorlib.delta.log import Commit
+from mirrorlib.delta.log import Commit, HistoryLog
 from mirrorlib.delta.table import find_table
-from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError, TableBusyError
+from mirrorlib.errors import ForeignWriteError, JournalError, OutcomeUnknownError, TableBusyError
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import Done, Entry, Plan, Readers
 
@@ -78,10 +78,10 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         # What came between a plan and its commit; a batch that fills a table from nothing replaces that, too.
         looked = min(plan.table_version, looked)
     newest = work.log.newest(at_least=known)
-    if newest is None or newest < known:
-        msg = "the Delta table is gone, or was replaced by another, since our last commit"
-        raise _gone(work, msg, last)
-    commits = work.log.commits(looked, newest)
+    commits = () if newest is None else work.log.commits(looked, newest)
+    if newest is None or newest < known or not _has_commit(work, last.version, commits):
+        raise _gone(work, last)
+    _refuse_old_journal(work, commits, plan.batch)
     newest_ours = commits[-1].ours if commits and commits[-1].version == newest else None
     if newest == last.version and newest_ours and newest_ours.get("life") == work.life.uuid:
         _guard(work, commits, last.version, newest)
@@ -94,7 +94,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         )
     found = find_table(work.spark, work.ref)
     if found is None or (last.table_id is not None and found.id != last.table_id):
-        raise _gone(work, "the Delta table was replaced by another since our last commit", last)
+        raise _gone(work, last)
     _guard(work, commits, known, newest)
     if not work.options.allow_foreign_writes:
         _refuse_repeats(work, commits, plan.batch, last.version)
@@ -108,6 +108,29 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         readers=found.readers,
         vectors=found.vectors,
     )
+
+
+def _has_commit(work: Work, version: int, commits: tuple[Commit, ...]) -> bool:
+    """Say whether a version is ours still, as far as the log tells: others may have come up to it once it was lost."""
+    # Nobody puts files back into a table whose folder is closed, and each look at its history takes a second.
+    seen = isinstance(work.log, HistoryLog) or any(one.version == version for one in commits)
+    found = commits if seen else work.log.commits(version - 1, version)
+    lives = {life.uuid for life in work.lives}
+    return all((one.ours or {}).get("life") in lives for one in found if one.version == version)
+
+
+def _refuse_old_journal(work: Work, commits: tuple[Commit, ...], batch: int) -> None:
+    """Refuse to plan a batch again that the table has: a plan is written before its commit, and has been lost since."""
+    said = [one.ours or {} for one in commits]
+    there = (one.get("batch") or 0 for one in said if one.get("life") == work.life.uuid)
+    newest = max(there, default=0)
+    # Another runner may have gone on meanwhile.
+    entry = work.journal.newest(work.life) if newest > batch else None
+    if newest > (entry.plan.batch if entry else batch):
+        msg = "the journal was set back: it lacks a batch that the table has"
+        found = f"batch {newest} in the table, batch {batch} in the journal"
+        step = f"Bring the journal back as it was, or start the table over: mirrorlib reset TARGET {work.table}"
+        raise JournalError(msg, table=work.table, found=found, next_step=step)
 
 
 def _stand_at_first(work: Work) -> Standing:
@@ -143,10 +166,9 @@ def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, C
     if newest is None and start == -1:
         return None, None
     if newest is None or newest < start:
-        msg = "the Delta table is gone, or was replaced by another, since the batch was planned"
-        raise _gone(work, msg, None)
+        raise _gone(work, None)
     commits = work.log.commits(start, newest)
-    named = {"life": plan.life, "batch": plan.batch}
+    named = {"life": plan.life, "batch": plan.batch, "attempt": plan.attempt}
     mine = next((one for one in commits if named.items() <= (one.ours or {}).items()), None)
     if mine is None and len(commits) < newest - start:
         msg = (
@@ -206,7 +228,9 @@ def life_is_over(work: Work) -> TableBusyError:
     )
 
 
-def _gone(work: Work, msg: str, last: Done | None) -> ForeignWriteError:
+def _gone(work: Work, last: Done | None) -> ForeignWriteError:
+    since = "the batch was planned" if last is None else "our last commit"
+    msg = f"the Delta table is gone, was set back, or replaced by another, since {since}"
     found = None if last is None else f"expected version {last.version} of table {last.table_id}"
     step = f"Start the table over: mirrorlib reset TARGET {work.table}"
     return ForeignWriteError(msg, table=work.table, found=found, next_step=step)
