@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import Columns, find_column, find_key_column, needs_mapping
+from mirrorlib.delta.columns import Columns, find_key_column, needs_mapping
 from mirrorlib.errors import MirrorError, first_few
 from mirrorlib.events import STOPPED
-from mirrorlib.identifiers import fold_name
+from mirrorlib.identifiers import by_name, fold_name
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
 from mirrorlib.ingest.batch.outcome import cause_of
@@ -297,13 +297,12 @@ def _warnings_of_file(landed: Landed, columns: Columns, policies: Policies) -> I
     if landed.schema.undeclared:
         undeclared = first_few(landed.schema.undeclared)
         yield f"columns that SchemaDefinition does not declare are strings: {undeclared}"
-    typed = [c.name for c in landed.schema.columns if not pa.types.is_null(c.type)]
-    extra = [name for name in typed if find_column(columns, name) is None]
+    here, its = by_name(columns), by_name(landed.schema.columns)
+    extra = [c.name for n, c in its.items() if n not in here and not pa.types.is_null(c.type)]
     if extra:
-        kept = find_column(columns, RESCUED_COLUMN.name) is not None
-        what = "are rescued" if kept else "are left out"
+        what = "are rescued" if RESCUED_COLUMN.name in here else "are left out"
         yield f"columns that the table lacks {what}: {first_few(extra)}"
-    missing = [c.name for c in columns if landed.schema.column(c.name) is None]
+    missing = [column.name for name, column in here.items() if name not in its]
     if missing and landed.counts[UPDATE] + landed.counts[UPSERT] and policies.partial is None:
         lacking = "updates lack columns of the table, which become NULL in the updated rows"
         yield f"{lacking}: {first_few(missing)}"
