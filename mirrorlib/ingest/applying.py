@@ -65,6 +65,13 @@ class Applying(Course[TableReport]):
 
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         """See that nobody else has written, and let the table remember whom it is for.
+        if self.told.batches and self.entry and not ended:
+            # What a gap or a broken file holds back has no turn: it ends with a batch that takes none of its files.
+            plan = self.entry.plan
+            ended = not any(
+                plan.before.get(name, 0) < min(last, plan.after.get(name, 0))
+                for name, last in self._turn.items()
+            )
 
         What has come since the run began is left to the next run where other tables wait for their turn, in this run or
         that one: else a table whose files come as fast as they are applied would let none of them have it.
