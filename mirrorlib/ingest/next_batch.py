@@ -36,7 +36,7 @@ from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Policies, every_cause
 from mirrorlib.landing.columns import UPDATE, UPSERT
-from mirrorlib.names import partition_of
+from mirrorlib.names import partition_of, sequence_name
 from mirrorlib.store import StoredFile
 
 UNTYPED = "No published file has a column with a type yet."
@@ -45,7 +45,7 @@ UNTYPED_KEY = (
     "The table waits for a file that has one."
 )
 _GONE = (
-    "{file} is no longer in the landing zone, and without it the rebuild that has begun cannot go on. Bring it back, "
+    "{file} is not in the landing zone, and without it the table cannot be computed anew. Bring it back, "
     "or publish a snapshot of the source, and begin with that: mirrorlib rebuild TARGET TABLE --start-at N"
 )
 
@@ -103,7 +103,7 @@ def open_next(
         coming = replace(
             coming, replaces=replaces, rebuilds=goal is not None, warnings=tuple(warnings)
         )
-        coming, every = _up_to(goal, coming, work.allow(coming.files))
+        coming, every = _up_to(goal, coming, work.allow(coming.files), opened)
         files = every if anew else within(every, options.max_files, options.max_bytes)
         if not coming.files or ((replaces or goal is not None) and coming.state != "current"):
             return coming
@@ -136,7 +136,9 @@ def open_next(
         return replace(coming, state="waiting", reason=untyped, file=name)
 
 
-def _up_to(goal: Mapping[str, int] | None, coming: Next, every: Files) -> tuple[Next, Files]:
+def _up_to(
+    goal: Mapping[str, int] | None, coming: Next, every: Files, opened: OpenedFolder
+) -> tuple[Next, Files]:
     """Take no file behind the *goal* of a rebuild, nor what stands in its way; a goal that is not reached does."""
     if goal is None:
         return coming, every
@@ -144,7 +146,14 @@ def _up_to(goal: Mapping[str, int] | None, coming: Next, every: Files) -> tuple[
     if position_after({}, every, by_time=False) == goal:
         return replace(coming, state="current", reason="", file=None, error=None), every
     if coming.state in {"current", "blocked"}:  # no file, as status would tell it as a missing one
-        reason = _GONE.format(file=coming.file or "A file that was applied")
+        kind, shown = "csv" if opened.dialect else "parquet", opened.listing.partitions
+        missing = (
+            f"{partition}/{sequence_name(number, kind)}".removeprefix("/")
+            for partition, last in goal.items()
+            for number in range(coming.position.get(partition, 0) + 1, last + 1)
+            if number not in shown.get(partition, {})
+        )
+        reason = _GONE.format(file=next(missing, "A file that was applied"))
         coming = replace(coming, state="blocked", reason=reason, file=None)
     return coming, every
 
