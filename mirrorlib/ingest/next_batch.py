@@ -271,13 +271,12 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
             found.append(f"_metadata.json was repaired: {repaired}")
     for landed in prepared.landed:
         found += _warnings_of_file(landed, growth.columns, policies)
-    # A new table's columns too where it is for plain readers.
-    new = growth.added == growth.columns and policies.readers == "plain"
-    mapped = growth.mapped or tuple(c for c in growth.columns if new and needs_mapping(c.name))
-    if mapped:
-        names = first_few(column.name for column in mapped)
+    new = [column.name for column in growth.added]
+    kept = {column.name for column in growth.columns} - {*new}
+    mapped = [] if any(map(needs_mapping, kept)) else list(filter(needs_mapping, new))
+    if mapped and (kept or policies.readers == "plain"):  # of a new table, only plain readers ask
         found.append(
-            f"column mapping is turned on for {names}; readers without it cannot read the table then"
+            f"column mapping is turned on for {first_few(mapped)}; readers without it cannot read the table then"
         )
     narrowed = dict.fromkeys(_narrowed(prepared))
     if narrowed:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import Column, Columns, find_column, in_place, needs_mapping, sql_type
+from mirrorlib.delta.columns import Column, Columns, find_column, in_place, sql_type
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import by_name, fold_name
 from mirrorlib.ingest.rows.decode import OpenedFile
@@ -47,22 +47,10 @@ class Growth:
     widened: Columns = ()
     rewritten: Columns = ()
 
-    @property
-    def mapped(self) -> Columns:
-        """Return the new columns for which column mapping has to be turned on in a table that is there."""
-        before = [column for column in self.columns if column not in self.added]
-        if not before or any(needs_mapping(column.name) for column in before):
-            return ()
-        return tuple(column for column in self.added if needs_mapping(column.name))
-
     def changes(self, before: Columns) -> tuple[str, ...]:
         """Say each change in words."""
         old = {column.name: column.sql_type for column in before}
         words = [f"adds the column {c.name} {c.sql_type}" for c in self.added]
-        words += [
-            f"turns column mapping on for {c.name}; readers without it cannot read the table then"
-            for c in self.mapped
-        ]
         words += [
             f"widens {c.name} from {old[c.name]} to {c.sql_type} in place; "
             "readers without type widening (delta-rs) cannot read the table then"
@@ -85,7 +73,6 @@ class Newcomer:
     landed: OpenedFile
     before: Columns
     earlier: Sequence[OpenedFile] = ()
-        here = by_name(columns)
     rewritable: bool = True
     divisible: bool = False
 
@@ -98,6 +85,7 @@ class Newcomer:
         known = columns  # not *before*: a policy must not depend on which files share a batch
         policies = self.landed.source.policies
         rescued = policies.plain == "rescue"
+        here = by_name(columns)
         for file_column in self.landed.schema.columns:
             name = fold_name(file_column.name)
             mine = here.get(name)
