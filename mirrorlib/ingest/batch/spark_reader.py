@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -62,9 +63,10 @@ def read_frame(stage: Stage, prepared: Prepared, *, ordered: bool) -> DataFrame:
         for part in parts:
             frame = part if ordered else part.select(*names)
             frames.append(with_sets(group[0], columns, frame) if sets else frame)
+    while len(frames) > 1:  # by pairs: Spark goes over all of a chain again for each of its parts
+        pairs = zip_longest(frames[::2], frames[1::2])
+        frames = [one if other is None else one.unionByName(other) for one, other in pairs]
     whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame)
     if not ordered:
         return whole
     marker = f.col(MARKER)
