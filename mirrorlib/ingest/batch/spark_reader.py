@@ -177,12 +177,11 @@ def _rewritten(
     schema = pa.schema(
         [*((c.name, c.type) for c in columns), (MARKER, pa.int32()), (ORDER, pa.int64())]
     )
-    paths = []
+    folder = f"{stage.folder}/{firsts[group[0].file.path] // ROWS_PER_FILE}"
     for landed in group:
         first = firsts[landed.file.path]
-        paths.append(f"{stage.folder}/{first // ROWS_PER_FILE}.parquet")
         with (
-            stage.state.open_new(paths[-1]) as file,
+            stage.state.open_new(f"{folder}/{first // ROWS_PER_FILE}.parquet") as file,
             pq.ParquetWriter(file, schema, compression="zstd") as writer,
         ):
             for part, markers in open_batches(landed):
@@ -192,4 +191,4 @@ def _rewritten(
                 writer.write_table(fitted.append_column(ORDER, places).cast(schema))
                 first += len(fitted)
     ddl = ", ".join([*(c.ddl for c in columns), f"{MARKER} int, {ORDER} bigint"])
-    return file_reader(stage.spark, ddl).parquet(*map(stage.state.uri, paths))
+    return file_reader(stage.spark, ddl).parquet(stage.state.uri(folder))
