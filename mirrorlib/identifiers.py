@@ -51,6 +51,11 @@ def find_named(items: Iterable[_N], name: str) -> _N | None:
     return next((item for item in items if fold_name(item.name) == folded), None)
 
 
+def by_name(items: Iterable[_N]) -> dict[str, _N]:
+    """Give what has names by these, folded: whoever asks for each of many would search all of them each time."""
+    return {fold_name(item.name): item for item in items}
+
+
 def with_twins(names: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """Give each name with the first that cannot stand beside it: by Spark's way to fold names, or Delta's; or None."""
     seen: dict[str, str] = {}

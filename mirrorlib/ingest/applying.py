@@ -5,7 +5,6 @@ In: a table's `Work`, batch by batch. Out: a `TableReport`, and the same word in
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -20,7 +19,7 @@ from mirrorlib.ingest.batch.foreign_writes import Standing, Verified, stand
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.files.incremental_listing import Listed
 from mirrorlib.ingest.files.plan import Watched, position_after, proof_of, seen_until
-from mirrorlib.ingest.files.table_folder import OpenedFolder, emptied_since
+from mirrorlib.ingest.files.table_folder import EMPTIED, OpenedFolder
 from mirrorlib.ingest.next_batch import Next
 from mirrorlib.ingest.report import BatchReport, State, TableReport, shown_position
 from mirrorlib.ingest.work import Attempt, Work
@@ -37,15 +36,7 @@ class Applying(Course[TableReport]):
     watched: Watched | None = None
     listed: Listed | None = None
     verified: Verified | None = None
-    emptied: str | None = None
     _turn: Mapping[str, int] = field(default_factory=dict)  # each folder's last file when it began
-
-    def recall(self, word: Mapping[str, Any]) -> None:
-        """Take over what an earlier run has left in the table's last word; nothing rests on it."""
-        self.proven = word.get("proven")
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            datetime.fromisoformat(word["emptied"])
-            self.emptied = str(word["emptied"])
 
     def begin(self, work: Work, entry: Entry | None) -> None:
         """Carry a pending plan out; list again what was listed before the journal was read, and may be applied now."""
@@ -74,6 +65,13 @@ class Applying(Course[TableReport]):
         work = heed_readers(work, standing)
         applied = self.applied
         ended = all(applied.get(name, 0) >= last for name, last in self._turn.items())
+        if self.told.batches and self.entry and not ended:
+            # What a gap or a broken file holds back has no turn: it ends with a batch that takes none of its files.
+            plan = self.entry.plan
+            ended = not any(
+                plan.before.get(name, 0) < min(last, plan.after.get(name, 0))
+                for name, last in self._turn.items()
+            )
         if ended and self.others_wait():
             work = replace(work, stop=lambda: True)
         return work, standing, applied
@@ -100,17 +98,14 @@ class Applying(Course[TableReport]):
             self.told = replace(self.told, batches=(*self.told.batches, BatchReport.of(plan, done)))
 
     def end(self, coming: Next) -> TableReport:
-        """Remember since when a young file, and an empty folder, are as they are."""
+        """Remember since when a young file is as it is."""
         opened, young, known = self.opened, coming.young, self.opened.watched
         self.watched, seen_at = None, opened.listed_at
         if young is not None:
             if known is not None and (known.file, known.etag) == (young.name, young.etag):
                 seen_at = min(known.seen_at, seen_at)  # our clock may have been set back since
             self.watched = Watched(file=young.name, etag=young.etag, seen_at=seen_at)
-        self.emptied = (self.emptied or opened.listed_at) if opened.emptied else None
-        reason = coming.reason
-        if coming.state == "current" and self.emptied:
-            reason = emptied_since(self.emptied)
+        reason = EMPTIED if coming.state == "current" and opened.emptied else coming.reason
         return self.report(coming.state, reason, file=coming.file, error=coming.error)
 
     def report(
@@ -151,7 +146,6 @@ class Applying(Course[TableReport]):
             "listing": listed and {**asdict(listed), "warnings": list(listed.warnings)},
             "verified": asdict(self.verified) if self.verified else old.get("verified"),
             **({"proven": proven} if proven else {}),
-            **({"emptied": self.emptied} if self.emptied else {}),
             **({"before": before} if report.state == "behind" else {}),  # it may stop there again
         }
         if {name: value for name, value in old.items() if name != "format"} != word:

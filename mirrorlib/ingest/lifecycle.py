@@ -107,8 +107,8 @@ def _next_life(
     last = lives[-1]
     if journal.is_gone(last):
         return "re-created", start
-    if job.rebuilds:
-        return REBUILD, start
+    if job.rebuilds:  # where its first file is not there, that is told
+        return REBUILD, asked or 1
     if start in {1, last.start_at}:
         return None
     newest = journal.newest(last)

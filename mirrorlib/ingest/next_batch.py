@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import Columns, find_column, find_key_column, needs_mapping
+from mirrorlib.delta.columns import Columns, find_key_column, needs_mapping
 from mirrorlib.errors import MirrorError, first_few
 from mirrorlib.events import STOPPED
-from mirrorlib.identifiers import fold_name
+from mirrorlib.identifiers import by_name, fold_name
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
 from mirrorlib.ingest.batch.outcome import cause_of
@@ -36,7 +36,7 @@ from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Policies, every_cause
 from mirrorlib.landing.columns import UPDATE, UPSERT
-from mirrorlib.names import partition_of
+from mirrorlib.names import partition_of, sequence_name
 from mirrorlib.store import StoredFile
 
 UNTYPED = "No published file has a column with a type yet."
@@ -45,7 +45,7 @@ UNTYPED_KEY = (
     "The table waits for a file that has one."
 )
 _GONE = (
-    "{file} is no longer in the landing zone, and without it the rebuild that has begun cannot go on. Bring it back, "
+    "{file} is not in the landing zone, and without it the table cannot be computed anew. Bring it back, "
     "or publish a snapshot of the source, and begin with that: mirrorlib rebuild TARGET TABLE --start-at N"
 )
 
@@ -103,7 +103,7 @@ def open_next(
         coming = replace(
             coming, replaces=replaces, rebuilds=goal is not None, warnings=tuple(warnings)
         )
-        coming, every = _up_to(goal, coming, work.allow(coming.files))
+        coming, every = _up_to(goal, coming, work.allow(coming.files), opened)
         files = every if anew else within(every, options.max_files, options.max_bytes)
         if not coming.files or ((replaces or goal is not None) and coming.state != "current"):
             return coming
@@ -136,7 +136,9 @@ def open_next(
         return replace(coming, state="waiting", reason=untyped, file=name)
 
 
-def _up_to(goal: Mapping[str, int] | None, coming: Next, every: Files) -> tuple[Next, Files]:
+def _up_to(
+    goal: Mapping[str, int] | None, coming: Next, every: Files, opened: OpenedFolder
+) -> tuple[Next, Files]:
     """Take no file behind the *goal* of a rebuild, nor what stands in its way; a goal that is not reached does."""
     if goal is None:
         return coming, every
@@ -144,7 +146,14 @@ def _up_to(goal: Mapping[str, int] | None, coming: Next, every: Files) -> tuple[
     if position_after({}, every, by_time=False) == goal:
         return replace(coming, state="current", reason="", file=None, error=None), every
     if coming.state in {"current", "blocked"}:  # no file, as status would tell it as a missing one
-        reason = _GONE.format(file=coming.file or "A file that was applied")
+        kind, shown = "csv" if opened.dialect else "parquet", opened.listing.partitions
+        missing = (
+            f"{partition}/{sequence_name(number, kind)}".removeprefix("/")
+            for partition, last in goal.items()
+            for number in range(coming.position.get(partition, 0) + 1, last + 1)
+            if number not in shown.get(partition, {})
+        )
+        reason = _GONE.format(file=next(missing, "A file that was applied"))
         coming = replace(coming, state="blocked", reason=reason, file=None)
     return coming, every
 
@@ -234,17 +243,11 @@ def _prepare(
             suspects=suspects,
             divisible=divisible,
         )
-        count = len(prepared.landed)
         untyped = "" if prepared.fault is not None else _untyped_part(work, prepared)
-        if not untyped or count == len(every):
+        if not untyped or len(prepared.landed) == len(every):
             return files, prepared
-        # The others are looked at alone: to open all again for each would take time by their square.
-        for _, file in every[count:]:
-            count += 1
-            alone = prepare_files(work.source, [file], standing.columns)
-            if alone.fault is not None or _untyped_part(work, alone) != untyped:
-                break
-        files, divisible = every[:count], False
+        # Twice as many: to open all again for each one more would take time by their square.
+        files, divisible = every[: 2 * len(files)], False
 
 
 def _untyped_part(work: Work, prepared: Prepared) -> str:
@@ -268,13 +271,12 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
             found.append(f"_metadata.json was repaired: {repaired}")
     for landed in prepared.landed:
         found += _warnings_of_file(landed, growth.columns, policies)
-    # A new table's columns too where it is for plain readers.
-    new = growth.added == growth.columns and policies.readers == "plain"
-    mapped = growth.mapped or tuple(c for c in growth.columns if new and needs_mapping(c.name))
-    if mapped:
-        names = first_few(column.name for column in mapped)
+    new = [column.name for column in growth.added]
+    kept = {column.name for column in growth.columns} - {*new}
+    mapped = [] if any(map(needs_mapping, kept)) else list(filter(needs_mapping, new))
+    if mapped and (kept or policies.readers == "plain"):  # of a new table, only plain readers ask
         found.append(
-            f"column mapping is turned on for {names}; readers without it cannot read the table then"
+            f"column mapping is turned on for {first_few(mapped)}; readers without it cannot read the table then"
         )
     narrowed = dict.fromkeys(_narrowed(prepared))
     if narrowed:
@@ -297,13 +299,12 @@ def _warnings_of_file(landed: Landed, columns: Columns, policies: Policies) -> I
     if landed.schema.undeclared:
         undeclared = first_few(landed.schema.undeclared)
         yield f"columns that SchemaDefinition does not declare are strings: {undeclared}"
-    typed = [c.name for c in landed.schema.columns if not pa.types.is_null(c.type)]
-    extra = [name for name in typed if find_column(columns, name) is None]
+    here, its = by_name(columns), by_name(landed.schema.columns)
+    extra = [c.name for n, c in its.items() if n not in here and not pa.types.is_null(c.type)]
     if extra:
-        kept = find_column(columns, RESCUED_COLUMN.name) is not None
-        what = "are rescued" if kept else "are left out"
+        what = "are rescued" if RESCUED_COLUMN.name in here else "are left out"
         yield f"columns that the table lacks {what}: {first_few(extra)}"
-    missing = [c.name for c in columns if landed.schema.column(c.name) is None]
+    missing = [column.name for name, column in here.items() if name not in its]
     if missing and landed.counts[UPDATE] + landed.counts[UPSERT] and policies.partial is None:
         lacking = "updates lack columns of the table, which become NULL in the updated rows"
         yield f"{lacking}: {first_few(missing)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from inspect import Parameter, signature
@@ -23,13 +22,11 @@ Cleanup = Literal["move", "delete"]
 PlainFolders = Literal["wait", "append"]
 PlainEvolution = Literal["add", "rescue", "fail", "none"]
 Listing = Literal["auto", "full", "incremental"]
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-_INTERVAL = re.compile(rf"(?P<number>[0-9]+(\.[0-9]+)?)( *(?P<unit>{'|'.join(_SECONDS)})s?)?")
 RETENTION = 7  # days
 SETTLE = 10.0  # seconds
 _LEAST = {
     **dict.fromkeys(("max_files", "max_bytes", "start_at", "retention", "parallelism"), 1),
-    **dict.fromkeys(("rewrite_limit", "settle"), 0),
+    **dict.fromkeys(("rewrite_limit", "settle", "backfill_interval"), 0),
 }
 # How kinds of values are called, and what is of them.
 _KINDS: dict[object, tuple[str, tuple[type, ...]]] = {
@@ -42,16 +39,6 @@ _KINDS: dict[object, tuple[str, tuple[type, ...]]] = {
 }
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-
-def read_interval(given: float | str) -> float:
-    """Read seconds, or a number and a unit in words, "90 seconds", "1 day", "2 weeks"; or raise `ValueError`."""
-    found = _INTERVAL.fullmatch(given.strip().lower()) if isinstance(given, str) else None
-    number = float(found["number"]) * _SECONDS[found["unit"] or "second"] if found else given
-    if isinstance(number, str) or not 0 <= number < float("inf"):
-        msg = f"backfill_interval is {given}; it has to be a number of seconds, or words such as 1 day"
-        raise ValueError(msg)
-    return float(number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +84,7 @@ class Options:
             prove to be in the order of writing; "incremental" does so in every folder; "full" lists
             every folder in full. What such a look passes over, the next full listing shows: at the latest
             after seven short ones of files without numbers. The report says which listing it was.
-        backfill_interval: after how long a folder is listed in full all the same: seconds, or words such as "1 day".
+        backfill_interval: seconds after which a folder is listed in full all the same.
         readers: "plain" keeps the tables readable by every reader of Delta: no deletion vectors, no types widened
             in place, at the price that docs/readers.md tells. A table remembers it, and later runs keep to it.
         partial_updates: what an update or upsert sets: the columns that its file has ("absent"), what is not
@@ -134,7 +121,7 @@ class Options:
     include_existing: bool = True
     allow_overwrites: bool = False
     listing: Listing = "auto"
-    backfill_interval: float | str = 3600.0  # seconds
+    backfill_interval: float = 3600.0  # seconds
     readers: Readers | None = None
     partial_updates: str | None = None
     snapshots: bool = False
@@ -150,13 +137,12 @@ class Options:
             _check_kind("tables", name, (str,))
         for name, least in _LEAST.items():
             number = getattr(self, name)
-            if number is not None and number < least:
+            if number is not None and not number >= least:  # which NaN is not either
                 msg = f"{name} is {number}; it has to be {least} or more"
                 raise ValueError(msg)
         if self.retention is not None and self.cleanup is None:
             msg = f"retention is {self.retention}; it means nothing without cleanup"
             raise ValueError(msg)
-        object.__setattr__(self, "backfill_interval", read_interval(self.backfill_interval))
         partial = self.partial_updates
         if partial is not None and partial != "never" and not is_partial(partial):
             msg = f"partial_updates is {partial!r}; it has to be absent, nulls, listed:COLUMN or never"
@@ -206,7 +192,7 @@ class Asked(TypedDict, total=False):
     include_existing: bool
     allow_overwrites: bool
     listing: Listing
-    backfill_interval: float | str
+    backfill_interval: float
     readers: Readers | None
     partial_updates: str | None
     snapshots: bool

@@ -7,7 +7,7 @@ commit is a MERGE of differences. Undoing it is one more of those, as long as De
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -37,8 +37,8 @@ from mirrorlib.ingest.reset import lives_in, start_over
 from mirrorlib.ingest.run import apply_job
 from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import REBUILD, Done, Entry, Life
-from mirrorlib.landing.listing import FolderListing, TableFolder
-from mirrorlib.names import WHOLE_FOLDER, TableName, parse_name, sequence_name
+from mirrorlib.landing.listing import TableFolder
+from mirrorlib.names import TableName, parse_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import StateReport
@@ -124,8 +124,8 @@ def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[str
 
     A file's columns were taken when it was applied, by whatever rule, so they are taken again.
 
-    Raises `JournalError`: nothing has been applied, or its files cannot be told by numbers, or are not there; or
-    `_metadata.json` says other things by now.
+    Raises `JournalError`: nothing has been applied, or its files cannot be told by numbers, or `_metadata.json` says
+    other things by now.
     """
     lives, table = lives_in(journal, name), str(name)
     known = find_rebuilt(journal, lives)
@@ -156,34 +156,7 @@ def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[str
         msg = "_metadata.json says other things than when the newest batch was applied, or is gone"
         step = f"Put it back, or start the table over: mirrorlib reset TARGET {table}"
         raise JournalError(msg, table=table, file="_metadata.json", next_step=step)
-    _check_files(opened.listing, entry.position, options.start_at or 1, start_at, table)
     return zone, options
-
-
-def _check_files(
-    listing: FolderListing,
-    position: Mapping[str, int],
-    first: int,
-    asked: int | None,
-    table: str,
-) -> None:
-    """See that all files are there from the *first* on; one that was *asked* for need not have been applied."""
-    whole = listing.partitions.get(WHOLE_FOLDER, {})
-    if asked is not None and asked not in whole:
-        msg = "the table cannot begin with a number that is not there"
-        raise JournalError(msg, table=table, found=f"number {asked}")
-    for partition, last in position.items():
-        there = listing.partitions.get(partition, {})
-        # Partition folders begin each for itself.
-        begin = first if partition == WHOLE_FOLDER or first == 1 else min(there, default=1)
-        missing = next((one for one in range(begin, last + 1) if one not in there), None)
-        if missing is not None:
-            msg = (
-                "the table cannot be rebuilt: a file that was applied is gone from the landing zone"
-            )
-            file = f"{partition}/{sequence_name(missing, 'parquet')}".removeprefix("/")
-            step = "Bring it back, or publish a snapshot of the source, and begin with that: --start-at N"
-            raise JournalError(msg, table=table, file=file, next_step=step)
 
 
 def undo_rebuild(

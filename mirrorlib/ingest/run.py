@@ -165,7 +165,7 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, course: Applying) 
         nullcontext() if carries_marks(spark) else hold(lease),
     ):
         word = journal.read_status()
-        course.recall(word)
+        course.proven = word.get("proven")
         opened = _open(job, folder, journal, word, course)
         # A plain folder whose first files do not count has been seen only once its life has begun.
         if opened.waits_for and not (opened.plain and not job.options.include_existing):

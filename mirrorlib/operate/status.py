@@ -19,7 +19,7 @@ from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.plan import first_position, next_run, proof_of
 from mirrorlib.ingest.files.source import changed_source_of
-from mirrorlib.ingest.files.table_folder import OpenedFolder, emptied_since, open_folder
+from mirrorlib.ingest.files.table_folder import EMPTIED, OpenedFolder, open_folder
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import (
     GONE,
@@ -236,7 +236,7 @@ def _with_listing(
     if status.state in {"behind", "blocked", "waiting"} and not unapplied:
         status = _turned(status, "current")
     if status.state == "current":
-        reason = (status.reason or emptied_since(opened.listed_at)) if opened.emptied else ""
+        reason = EMPTIED if opened.emptied else ""
         status = replace(status, reason=reason)
     return status
 

@@ -68,7 +68,7 @@ def test_a_key_that_gets_its_type_later_is_no_question_of_limits(fresh: Mirror) 
 def test_files_whose_key_has_no_type_are_opened_a_few_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: int | None
 ) -> None:
-    """Not once for each that follows; and no more are taken along than up to the first that has one."""
+    """Not once for each that follows; and at most twice as many are taken along as up to the first that has one."""
     orders = ZoneWriter(tmp_path).table("orders", keys=["id", "k"])
     for number in range(1, 21):
         kind = pa.int64() if number == typed else pa.null()
@@ -88,8 +88,9 @@ def test_files_whose_key_has_no_type_are_opened_a_few_times(
     work = cast("Work", SimpleNamespace(source=source, options=Options()))
     found = next_batch._prepare(work, Standing(version=None), every[:1], every, (), divisible=True)
 
-    assert (typed or 20) == len(found[0]) == len(found[1].landed)
-    assert len(opened) <= 2 * len(found[0])
+    assert len(found[0]) == len(found[1].landed)
+    assert (typed or 20) <= len(found[0]) <= min(2 * (typed or 20), 20)
+    assert len(opened) <= 3 * len(found[0])
 
 
 def test_a_key_without_a_type_in_any_file_waits(fresh: Mirror) -> None:
@@ -132,8 +133,8 @@ def test_column_mapping_that_is_turned_on_is_told(mirror: Mirror) -> None:
     planned = mirrorlib.plan(mirror.spark, str(mirror.zone), mirror.target).tables[0]
     report = mirror.run()
 
-    assert "turns column mapping on for a b" in " ".join(planned.schema_changes)
-    assert "column mapping is turned on for a b" in " ".join(report.warnings)
+    for told in (planned, report):
+        assert "column mapping is turned on for a b" in " ".join(told.warnings)
     mirror.table.file([{"id": 10, "a c": 2}], number=4)
     assert "column mapping" not in " ".join(mirror.run().warnings)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from mirrorlib import identifiers
 from mirrorlib.delta.columns import Column, Columns, to_columns, to_pairs
 from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
 from mirrorlib.errors import SchemaError
+from mirrorlib.ingest.batch import open_batch
 from mirrorlib.ingest.batch.evolve import growth_of
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files, rows_of
 from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.next_batch import warnings_of
 from mirrorlib.journal.entries import Policies
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.names import sequence_number
@@ -179,7 +184,7 @@ def test_columns_of_any_name_may_come_late(zone: ZoneWriter, plain: str | None) 
     found = prepared(zone, "id bigint", file, plain=plain, detection=detection)
 
     assert (None, ["id", "my col"]) == (found.fault, [c.name for c in found.growth.columns])
-    assert ["my col"] == [column.name for column in found.growth.mapped]
+    assert "column mapping is turned on for my col; " in " ".join(warnings_of(found, POLICIES))
 
 
 def test_strict_takes_no_new_column(zone: ZoneWriter) -> None:
@@ -277,6 +282,30 @@ def test_files_of_one_batch_are_read_in_one_type(zone: ZoneWriter) -> None:
 
     assert [{"v": 1.0, "w": None}, {"v": None, "w": "x"}, {"v": 2.5, "w": None}] == rows.to_pylist()
     assert [0, 0, 0] == markers.to_pylist()
+
+
+def test_many_files_and_many_columns_take_time_by_their_number(
+    zone: ZoneWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by its square: no file lets go of all before it, and no column is looked for among all others."""
+    calls = Counter[str]()
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(open_batch if name == "replace" else identifiers, name)
+        return lambda *given, **more: (calls.update([name]), real(*given, **more))[1]
+
+    monkeypatch.setattr(open_batch, "replace", counted("replace"))
+    monkeypatch.setattr(open_batch, "SMALL_BYTES", 0)
+    prepared(zone, "", *[pa.table({"id": [number]}) for number in range(20)])
+    monkeypatch.undo()
+    monkeypatch.setattr(identifiers, "fold_name", counted("fold_name"))
+    wide = pa.table({f"c{number}": [number] for number in range(200)})
+    found = prepared(zone, "", wide, wide)
+    warnings_of(found, POLICIES)
+    rows_of(found)
+
+    assert calls["replace"] <= 20
+    assert calls["fold_name"] < 20 * 200
 
 
 def test_growth_tells_added_widened_and_rewritten_apart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,9 +18,11 @@ from mirrorlib.errors import FeedExpiredError, ForeignWriteError, JournalError
 from mirrorlib.feed.owners import is_owners
 from mirrorlib.ingest import next_batch
 from mirrorlib.ingest import rebuild as rebuild_module
+from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.next_batch import Next
 from mirrorlib.journal.entries import Done, Life
-from mirrorlib.store import LocalStore
+from mirrorlib.landing.listing import FolderListing
+from mirrorlib.store import LocalStore, StoredFile
 from mirrors import Killed, Mirror, at, die
 from tables import newest_version
 from zones import ZoneWriter
@@ -209,7 +212,7 @@ def test_a_snapshot_of_the_source_that_was_published_takes_the_place_of_all_befo
     mirror.table.file(rows, number=6)
     for number in range(1, 4):
         mirror.table.path(number).unlink()
-    with pytest.raises(JournalError, match="a file that was applied is gone"):
+    with pytest.raises(JournalError, match=r"0001\.parquet is not in the landing zone"):
         rebuild(mirror)
 
     (told,) = rebuild(mirror, start_at=6).tables
@@ -272,7 +275,7 @@ def test_other_files_or_rules_than_were_applied_are_refused(fresh: Mirror) -> No
         with pytest.raises(JournalError, match=r"_metadata.json says other things"):
             rebuild(mirror, plan=plan)
     metadata.write_text(said)
-    with pytest.raises(JournalError, match="number that is not there"):
+    with pytest.raises(JournalError, match=r"0005\.parquet is not in the landing zone"):
         rebuild(mirror, start_at=5)
 
     assert lives == list((mirror.journal / "lives").iterdir())
@@ -332,18 +335,18 @@ def test_what_somebody_wrote_meanwhile_outlives_an_undo(fresh: Mirror) -> None:
     assert 1 == mirror.spark.read.format("delta").load(str(mirror.path)).where("id = 50").count()
 
 
-@pytest.mark.parametrize(
-    "state, file", [("blocked", "00000000000000000001.parquet"), ("current", None)]
-)
-def test_a_rebuild_that_has_begun_says_what_it_lacks(state: State, file: str | None) -> None:
+@pytest.mark.parametrize("state, missing", [("blocked", 1), ("current", 2)])
+def test_a_rebuild_that_has_begun_says_what_it_lacks(state: State, missing: int) -> None:
     """A cleaner has taken a file before the plan: to publish it, as other missing numbers, is no advice."""
-    coming = Next(state=state, reason="is missing", file=file)
+    file = StoredFile(path="", size=0, etag="", modified=datetime.now(UTC))
+    listing = FolderListing(partitions={"": {3 - missing: file}}, foreign=())
+    opened = OpenedFolder(listing=listing, metadata=None, warnings=(), listed_at="")
 
-    told, files = next_batch._up_to({"": 2}, coming, ())
+    told, files = next_batch._up_to({"": 2}, Next(state=state, reason="is missing"), (), opened)
 
     assert ("blocked", None, ()) == (told.state, told.file, files)
-    assert told.reason.startswith(f"{file or 'A file that was applied'} is no longer")
-    assert "the rebuild that has begun" in told.reason
+    assert told.reason.startswith(f"{missing:020d}.parquet is not in the landing zone")
+    assert "cannot be computed anew" in told.reason
     assert "mirrorlib rebuild TARGET TABLE --start-at N" in told.reason
 
 
@@ -519,11 +522,11 @@ def test_what_cannot_be_computed_anew_is_said_before_anything_begins(
         gap.file([{"id": number}])
     assert mirrorlib.apply(spark, str(zone), target).ok
     gap.path(2).unlink()
-    for table, words in (
-        ("none", "no such table"),
-        ("timed", "files all have numbers"),
-        ("gap", "00000000000000000002.parquet"),
-    ):
+    words = "00000000000000000002.parquet"
+    assert words in str(mirrorlib.rebuild(spark, target, "gap", plan=True))
+    with pytest.raises(JournalError, match=words):
+        mirrorlib.rebuild(spark, target, "gap")
+    for table, words in (("none", "no such table"), ("timed", "files all have numbers")):
         for plan in (True, False):
             with pytest.raises(JournalError, match=words):
                 mirrorlib.rebuild(spark, target, table, plan=plan)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import mirrorlib
+from mirrorlib.delta.sessions import file_reader
 from mirrorlib.ingest.batch import stage
 from tables import batches_of, read_rows
 
@@ -42,6 +43,33 @@ def test_a_file_without_rows_hides_none_of_those_behind_it(
 
         rows = sorted(row["id"] for row in read_rows(spark, f"{target}/t"))
         assert [1, 2] + ([11, 12] if start else []) == rows
+
+
+@pytest.mark.thorough
+def test_text_that_memory_does_not_hold_is_read_by_one_scan(
+    spark: SparkSession, zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each scan more would cost the batch far more than the file takes."""
+    scans: list[object] = []
+
+    def read(*given: Any) -> Any:
+        scans.append(given)
+        return file_reader(*given)
+
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_DECODED", 0)
+    monkeypatch.setattr("mirrorlib.ingest.batch.spark_reader.file_reader", read)
+    columns = [{"Name": "id", "DataType": "Int64"}, {"Name": "v", "DataType": "String"}]
+    metadata = {"FileFormat": "CSV", "SchemaDefinition": {"Columns": columns}}
+    table = zone.table("t", keys=["id"], metadata=metadata)
+    for number in (1, 2, 3):
+        text = f"id,v,__rowMarker__\n7,{number},4\n{number},new,4\n"
+        (table.folder / f"{number:020d}.csv").write_text(text)
+
+    assert mirrorlib.apply(spark, str(zone), target, settle=0).ok
+
+    assert 2 == len(scans)  # all three files are asked whether keys come twice, and then folded
+    rows = {(row["id"], row["v"]) for row in read_rows(spark, f"{target}/t")}
+    assert {(1, "new"), (2, "new"), (3, "new"), (7, "3")} == rows
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 import mirrorlib
 from tables import read_rows
 
@@ -38,3 +40,26 @@ def test_a_table_whose_files_never_end_lets_others_have_their_turn(
     assert [("a", "behind", 1), ("b", "behind", 1)] == run()
     assert [("a", "current", 3)] == run("a")
     assert 5 == len(read_rows(spark, f"{target}/a"))
+
+
+@pytest.mark.thorough
+def test_a_folder_that_waits_for_a_file_takes_no_turn_from_others(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Nor does one with a broken file: what was there and can be applied has its turn, and one batch of what came."""
+    tables = {}
+    for name in ("a", "b"):
+        table = tables[name] = zone.table(name, keys=["id"], metadata={"isPartitionEnabled": True})
+        for number in (1, 3):
+            table.file([{"id": number}], [UPSERT], number=number, partition="p=1")
+        table.file([{"id": 10}], [UPSERT], number=1, partition="p=2")
+
+    def publish(event: Event) -> None:
+        if (event.step, event.when) == ("done", "after") and (event.batch or 0) < 6:
+            number = 1 + (event.batch or 0)
+            row = {"id": 9 + number}
+            tables[event.table].file([row], [UPSERT], number=number, partition="p=2")
+
+    report = mirrorlib.apply(spark, str(zone), target, parallelism=1, observe=publish)
+
+    assert [("a", 2), ("b", 2)] == [(one.table, len(one.batches)) for one in report.tables]

@@ -382,7 +382,7 @@ SAMPLES: dict[str, object] = {
     "retry": True, "allow_foreign_writes": True, "allow_empty": True, "quiet": True, "conditional_updates": True,
     "moved_from": "/old", "rewrite_limit": 9, "settle": 0.5, "start_at": 4, "on_gone": "drop", "cleanup": "move",
     "retention": 30, "plain_folders": "append", "plain_evolution": "rescue", "include_existing": False,
-    "allow_overwrites": True, "listing": "full", "backfill_interval": "1 day", "readers": "plain",
+    "allow_overwrites": True, "listing": "full", "backfill_interval": 60.0, "readers": "plain",
     "partial_updates": "nulls", "snapshots": True, "max_loss": 0.25,
 }  # fmt: skip
 FLAGS = {"quiet": "--quiet-updates", "tables": "--table"}

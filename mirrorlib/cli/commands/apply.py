@@ -100,8 +100,7 @@ APPLY = Command(
         "--listing WORD": "look only for what has come to long folders of numbers, or of names in the order of "
         "writing (auto), to all folders where that can be done (incremental), or list every folder in full "
         "(default: auto)",
-        "--backfill-interval INTERVAL": "list such a folder in full all the same after this long: seconds, or words "
-        "such as '1 day' (default: 1 hour)",
+        "--backfill-interval SECONDS": "list such a folder in full all the same after this long (default: 1 hour)",
         "--options JSON": "these and others, by the names that they have in Python; what a job hands over as one text "
         """counts for more: '{"max_bytes": 500000000, "plain_evolution": "rescue"}'""",
     },

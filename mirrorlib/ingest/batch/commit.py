@@ -20,6 +20,7 @@ from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_table
+from mirrorlib.delta.trouble import spark_error
 from mirrorlib.errors import MirrorError, OutcomeUnknownError
 from mirrorlib.events import emit, pick
 from mirrorlib.ingest.batch.adopt import adopt_batch
@@ -31,7 +32,6 @@ from mirrorlib.ingest.batch.outcome import (
     cause_of_void,
     find_damage,
     outcome_of,
-    spark_failed,
     standing_cause,
 )
 from mirrorlib.ingest.batch.snapshot import stage_difference, stage_snapshot
@@ -122,7 +122,9 @@ class _BatchCommitter(Committer[int | None, Commit]):
         fault = failure if isinstance(failure, FAULTS) else find_damage(self.attempt.source, plan)
         if fault is None:
             _LOG.error("%s: batch %d failed", work.table, plan.batch, exc_info=failure)
-            raise spark_failed(work, plan, failure) from failure
+            alone = plan.files[0].name if len(plan.files) == 1 else None
+            error = spark_error(failure, f"commit batch {plan.batch}", work.table)
+            raise error.but(file=alone) from failure
         if work.journal.entry(work.life, plan.batch).done is None:
             with self.attempt.step("void"):
                 _commit_void(self.attempt, fault)

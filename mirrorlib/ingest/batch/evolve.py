@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import Column, Columns, find_column, in_place, needs_mapping, sql_type
+from mirrorlib.delta.columns import Column, Columns, find_column, in_place, sql_type
 from mirrorlib.errors import SchemaError
+from mirrorlib.identifiers import by_name, fold_name
 from mirrorlib.ingest.rows.decode import OpenedFile
 from mirrorlib.ingest.rows.marks import with_line
 from mirrorlib.ingest.rows.read import find_misfit
@@ -46,22 +47,10 @@ class Growth:
     widened: Columns = ()
     rewritten: Columns = ()
 
-    @property
-    def mapped(self) -> Columns:
-        """Return the new columns for which column mapping has to be turned on in a table that is there."""
-        before = [column for column in self.columns if column not in self.added]
-        if not before or any(needs_mapping(column.name) for column in before):
-            return ()
-        return tuple(column for column in self.added if needs_mapping(column.name))
-
     def changes(self, before: Columns) -> tuple[str, ...]:
         """Say each change in words."""
         old = {column.name: column.sql_type for column in before}
         words = [f"adds the column {c.name} {c.sql_type}" for c in self.added]
-        words += [
-            f"turns column mapping on for {c.name}; readers without it cannot read the table then"
-            for c in self.mapped
-        ]
         words += [
             f"widens {c.name} from {old[c.name]} to {c.sql_type} in place; "
             "readers without type widening (delta-rs) cannot read the table then"
@@ -96,12 +85,14 @@ class Newcomer:
         known = columns  # not *before*: a policy must not depend on which files share a batch
         policies = self.landed.source.policies
         rescued = policies.plain == "rescue"
+        here = by_name(columns)
         for file_column in self.landed.schema.columns:
-            mine = find_column(columns, file_column.name)
+            name = fold_name(file_column.name)
+            mine = here.get(name)
             if pa.types.is_null(file_column.type):
                 continue
             if mine is None:
-                columns = (*columns, *self._added(file_column, known))
+                here |= by_name(self._added(file_column, known))
                 continue
             row = find_misfit(self.landed, file_column, mine.type)
             if row is None:
@@ -113,12 +104,11 @@ class Newcomer:
                 # What does not fit a column of a plain folder's table is kept beside it.
                 rescued = True
                 continue
-            wide, kept_beside = self._widened(mine, file_column, row)
+            here[name], kept_beside = self._widened(mine, file_column, row)
             rescued = rescued or kept_beside
-            columns = tuple(wide if column is mine else column for column in columns)
-        if rescued and columns and find_column(columns, RESCUED_COLUMN.name) is None:
-            return (*columns, RESCUED_COLUMN)
-        return columns
+        if rescued and here:
+            here.setdefault(RESCUED_COLUMN.name, RESCUED_COLUMN)
+        return tuple(here.values())
 
     def _added(self, column: FileColumn, known: Columns) -> Columns:
         """Return a new column, none where the policy of a plain folder takes none into a table that has some."""
@@ -181,7 +171,8 @@ class Newcomer:
 
 def growth_of(before: Columns, after: Columns, readers: Readers | None = None) -> Growth:
     """Tell added, widened and rewritten columns apart; a table for plain readers is rewritten for every type."""
-    old = {column: find_column(before, column.name) for column in after}
+    known = by_name(before)
+    old = {column: known.get(fold_name(column.name)) for column in after}
     added = tuple(column for column, was in old.items() if was is None)
     other = {column: was.type for column, was in old.items() if was and was.type != column.type}
     wide = tuple(c for c, was in other.items() if _widens_in_place(was, c.type, readers))

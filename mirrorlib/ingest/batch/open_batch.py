@@ -119,7 +119,7 @@ def prepare_files(
         landed.append(opened)
         if small and opened.rows is not None:
             decoded += opened.rows.nbytes
-        else:
+        elif small:  # once: for each later file again, it would take time by their square
             small = False
             landed = [replace(one, rows=None) for one in landed]
     growth = growth_of(before, columns, source.policies.readers)

@@ -1,13 +1,11 @@
 """What became of a batch, read from the commit that has ended its plan; never guessed.
 
 In: a plan, and the commit, or what Spark has raised in its place. Out: `Done`, or an error that says why nobody can
-tell, which file is at fault, or what stood in the way. What Py4J hands on has no conditions to ask for, so Delta's
-words are read where they name something; values of the data are left out.
+tell, or which file is at fault.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -17,21 +15,16 @@ from mirrorlib.delta.columns import to_pairs
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keys_property, next_keys
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.table import Found, find_table
-from mirrorlib.delta.trouble import spark_error
 from mirrorlib.errors import FileChangedError, MirrorError
 from mirrorlib.ingest.batch.open_batch import FAULTS, Prepared
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_all
 from mirrorlib.ingest.rows.read import column_values, read_landed
-from mirrorlib.ingest.work import Attempt, Work
+from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.entries import Done, Plan, PlannedFile, every_cause, now
 from mirrorlib.store import StoredFile
 
 DIRECT = "direct"  # in a commit's facts: Spark has read the landing zone itself, nothing was staged
-_CHECK = re.compile(r"CHECK constraint (?P<name>\S+) (?P<rule>\(.*\)) violated by row")
-_NOT_NULL = re.compile(
-    r"NOT NULL constraint violated for column: (?P<name>.+?)\.?\s*$", re.MULTILINE
-)
 
 
 def outcome_of(
@@ -119,22 +112,3 @@ def find_damage(source: Source, plan: Plan) -> MirrorError | None:
         except FAULTS as fault:
             return fault
     return None
-
-
-def spark_failed(work: Work, plan: Plan, exc: Exception) -> MirrorError:
-    """Say what Spark has against a batch whose files are all sound."""
-    text = str(exc)
-    check, required = _CHECK.search(text), _NOT_NULL.search(text)
-    if check is not None:
-        found = f"the constraint {check['name']} {check['rule']}"
-        change = f"DROP CONSTRAINT {check['name']}"
-    elif required is not None:
-        found = f"NOT NULL of the column {required['name']}"
-        change = f"ALTER COLUMN {required['name']} DROP NOT NULL"
-    else:
-        return spark_error(exc, f"commit batch {plan.batch}", work.table)
-    first, last = plan.files[0].name, plan.files[-1].name
-    files = first if first == last else f"{first} to {last}"
-    msg = f"somebody has put a constraint on the table, and a row of {files} violates it"
-    step = f"Take it off: ALTER TABLE {work.ref.sql} {change}. The next run tries again."
-    return MirrorError(msg, table=work.table, found=found, next_step=step)

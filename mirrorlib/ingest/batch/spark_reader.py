@@ -8,7 +8,8 @@ to be folded. Nothing passes through this process but files that Spark cannot re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,14 +20,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import SET, Stage
-from mirrorlib.delta.columns import Column, Columns, find_column, sql_type
+from mirrorlib.delta.columns import Column, Columns, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
-from mirrorlib.identifiers import quote
+from mirrorlib.identifiers import by_name, fold_name, quote
 from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.partial import with_sets
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
-from mirrorlib.landing.columns import INSERT, UPSERT, FileSchema
+from mirrorlib.landing.columns import INSERT, UPSERT, FileColumn
 from mirrorlib.landing.types import comparable, is_binary_float, mirror_type
 
 if TYPE_CHECKING:
@@ -49,19 +50,23 @@ def read_frame(stage: Stage, prepared: Prepared, *, ordered: bool) -> DataFrame:
     columns, policies = prepared.growth.columns, prepared.source.policies
     names = [quote(column.name) for column in columns]
     sets = ordered and policies.partial is not None
+    firsts = {one.file.path: at * ROWS_PER_FILE for at, one in enumerate(prepared.landed)}
     frames = []
     for group in _same_shape(prepared.landed, ordered=ordered):
-        native = [landed for landed in group if reads_as_it_is(landed, columns)]
-        others = [landed for landed in group if landed not in native]
-        parts = [_rewritten(stage, prepared, landed) for landed in others]
+        native: list[Landed] = []
+        others: list[Landed] = []
+        for landed in group:
+            (native if reads_as_it_is(landed, columns) else others).append(landed)
+        parts = [_rewritten(stage, prepared, others, firsts)] if others else []
         if native:
-            parts.append(_native(stage.spark, prepared, native, ordered=ordered))
+            parts.append(_native(stage.spark, prepared, native, firsts, ordered=ordered))
         for part in parts:
             frame = part if ordered else part.select(*names)
             frames.append(with_sets(group[0], columns, frame) if sets else frame)
+    while len(frames) > 1:  # by pairs: Spark goes over all of a chain again for each of its parts
+        pairs = zip_longest(frames[::2], frames[1::2])
+        frames = [one if other is None else one.unionByName(other) for one, other in pairs]
     whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame)
     if not ordered:
         return whole
     marker = f.col(MARKER)
@@ -72,8 +77,9 @@ def read_frame(stage: Stage, prepared: Prepared, *, ordered: bool) -> DataFrame:
 
 def reads_as_it_is(landed: Landed, columns: Columns) -> bool:
     """Say whether Spark reads a file where it lies, so that nothing has to be written for it."""
+    here = by_name(columns)
     for column in landed.schema.columns:
-        mine = find_column(columns, column.name)
+        mine = here.get(fold_name(column.name))
         if mine is not None and pa.types.is_decimal(mine.type) and is_binary_float(column.type):
             return False  # not all Javas agree on the shortest digits of a double (JDK-4511638)
     return can_spark_read(landed) and not needs_rescue(landed, columns)
@@ -97,7 +103,12 @@ def _same_shape(landed: Sequence[Landed], *, ordered: bool) -> Iterator[list[Lan
 
 
 def _native(
-    spark: SparkSession, prepared: Prepared, group: list[Landed], *, ordered: bool
+    spark: SparkSession,
+    prepared: Prepared,
+    group: list[Landed],
+    firsts: Mapping[str, int],
+    *,
+    ordered: bool,
 ) -> DataFrame:
     schema, source = group[0].schema, prepared.source
     known = [(c.name, c.stored) for c in schema.own.columns if not pa.types.is_null(c.type)]
@@ -108,7 +119,8 @@ def _native(
     ddl = ", ".join(f"{quote(name)} {_spark_reads(stored)}" for name, stored in known)
     paths = [landed.file.path for landed in group]
     rows = file_reader(spark, ddl).parquet(*map(source.zone.uri, paths))
-    values = [_cast(schema, column) for column in prepared.growth.columns]
+    its = by_name(schema.columns)
+    values = [_cast(its.get(fold_name(column.name)), column) for column in prepared.growth.columns]
     if not ordered:
         return rows.select(*values)
     marker = f.lit(UPSERT if source.policies.upsert_default else INSERT)
@@ -120,7 +132,6 @@ def _native(
         marker = f.coalesce(value.cast("double").cast("int"), marker)
     values.append(marker.alias(MARKER))
     row = f.col("_metadata.row_index")
-    firsts = {one.file.path: at * ROWS_PER_FILE for at, one in enumerate(prepared.landed)}
     if len(paths) == 1:
         return rows.select(*values, (row + f.lit(firsts[paths[0]])).alias(ORDER))
     names = spark.createDataFrame(
@@ -142,8 +153,7 @@ def _spark_reads(stored: pa.DataType) -> str:
     return sql_type(mirror_type(stored, "keep", instant=nanos) or stored)
 
 
-def _cast(schema: FileSchema, column: Column) -> SparkColumn:
-    mine = schema.column(column.name)
+def _cast(mine: FileColumn | None, column: Column) -> SparkColumn:
     if mine is None or pa.types.is_null(mine.type):
         value = f.lit(None)
     elif mine.given is not None:
@@ -156,23 +166,29 @@ def _cast(schema: FileSchema, column: Column) -> SparkColumn:
     return value.cast(column.sql_type).alias(column.name)
 
 
-def _rewritten(stage: Stage, prepared: Prepared, landed: Landed) -> DataFrame:
-    """Write a file again in the table's types, with `MARKER` and `ORDER`, a piece at a time, and read that."""
-    columns, number = prepared.growth.columns, prepared.landed.index(landed)
-    path = f"{stage.folder}/{number}.parquet"
+def _rewritten(
+    stage: Stage, prepared: Prepared, group: list[Landed], firsts: Mapping[str, int]
+) -> DataFrame:
+    """Write files again in the table's types, with `MARKER` and `ORDER`, a piece at a time, and read those by one scan.
+
+    *firsts* says from where on `ORDER` grows in each file.
+    """
+    columns = prepared.growth.columns
     schema = pa.schema(
         [*((c.name, c.type) for c in columns), (MARKER, pa.int32()), (ORDER, pa.int64())]
     )
-    first = number * ROWS_PER_FILE
-    with (
-        stage.state.open_new(path) as file,
-        pq.ParquetWriter(file, schema, compression="zstd") as writer,
-    ):
-        for part, markers in open_batches(landed):
-            fitted = fitted_rows(part, columns).append_column(MARKER, markers)
-            ones = pa.repeat(pa.scalar(1, pa.int64()), len(fitted))
-            places = pc.cumulative_sum(ones, start=first - 1)
-            writer.write_table(fitted.append_column(ORDER, places).cast(schema))
-            first += len(fitted)
+    folder = f"{stage.folder}/{firsts[group[0].file.path] // ROWS_PER_FILE}"
+    for landed in group:
+        first = firsts[landed.file.path]
+        with (
+            stage.state.open_new(f"{folder}/{first // ROWS_PER_FILE}.parquet") as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
+            for part, markers in open_batches(landed):
+                fitted = fitted_rows(part, columns).append_column(MARKER, markers)
+                ones = pa.repeat(pa.scalar(1, pa.int64()), len(fitted))
+                places = pc.cumulative_sum(ones, start=first - 1)
+                writer.write_table(fitted.append_column(ORDER, places).cast(schema))
+                first += len(fitted)
     ddl = ", ".join([*(c.ddl for c in columns), f"{MARKER} int, {ORDER} bigint"])
-    return file_reader(stage.spark, ddl).parquet(stage.state.uri(path))
+    return file_reader(stage.spark, ddl).parquet(stage.state.uri(folder))

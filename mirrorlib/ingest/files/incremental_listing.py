@@ -17,7 +17,7 @@ from typing import Any
 
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.plan import next_run
-from mirrorlib.ingest.options import Options, read_interval
+from mirrorlib.ingest.options import Options
 from mirrorlib.journal.entries import Entry, PlannedFile
 from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
 from mirrorlib.landing.metadata.declared import (
@@ -188,9 +188,8 @@ class IncrementalListing:
         )
 
     def _is_due(self, listed: Listed) -> bool:
-        interval = read_interval(self._options.backfill_interval)
         age = (datetime.now(UTC) - datetime.fromisoformat(listed.at)).total_seconds()
-        return listed.short >= MOST_SHORT or not 0 <= age < interval
+        return listed.short >= MOST_SHORT or not 0 <= age < self._options.backfill_interval
 
 
 def _anchors(listed: Listed, entry: Entry) -> dict[str, Anchor]:

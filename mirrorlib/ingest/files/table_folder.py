@@ -39,6 +39,8 @@ from mirrorlib.landing.plain import PLAIN_DIALECT, PLAIN_METADATA, kind_of, orde
 from mirrorlib.names import extension_of, plain_name, sequence_number
 from mirrorlib.store import Store
 
+EMPTIED = "Its applied files have been removed, and the folder is empty."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedFolder:
@@ -267,9 +269,3 @@ def _overlooked(listing: FolderListing, metadata: TableMetadata) -> Iterator[str
                 "gzip and zstd are told by content"
             )
             return
-
-
-def emptied_since(since: str) -> str:
-    """Say that every applied file is gone, and since when that is known."""
-    moment = datetime.fromisoformat(since)
-    return f"Its applied files have been removed; the folder is empty since {moment:%Y-%m-%d %H:%M:%S} UTC."

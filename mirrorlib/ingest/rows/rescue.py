@@ -14,7 +14,8 @@ import math
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import Column, Columns, find_column
+from mirrorlib.delta.columns import Column, Columns
+from mirrorlib.identifiers import by_name, fold_name
 from mirrorlib.ingest.rows.decode import OpenedFile
 from mirrorlib.ingest.rows.read import column_values, find_misfit
 from mirrorlib.landing.plain import FILE_PATH, RESCUED
@@ -28,8 +29,9 @@ def needs_rescue(opened: OpenedFile, columns: Columns) -> bool:
     """Say whether some value of a file has no place in the table's columns."""
     if not opened.source.policies.rescues:
         return False
+    here = by_name(columns)
     for column in opened.schema.columns:
-        mine = find_column(columns, column.name)
+        mine = here.get(fold_name(column.name))
         if pa.types.is_null(column.type) or (mine is not None and mine.type == column.type):
             continue
         if mine is None or find_misfit(opened, column, mine.type) is not None:
@@ -44,11 +46,11 @@ def fitted_rows(opened: OpenedFile, columns: Columns) -> pa.Table:
 
     Raises `pa.ArrowInvalid`: else, some value does not fit.
     """
-    rows, rescues = opened.schema.rows, opened.source.policies.rescues
+    rows, rescues, here = opened.schema.rows, opened.source.policies.rescues, by_name(columns)
     fitted: dict[str, pa.ChunkedArray] = {}
     left: dict[int, dict[str, object]] = {}
     for column in opened.schema.columns:
-        mine = find_column(columns, column.name)
+        mine = here.get(fold_name(column.name))
         if pa.types.is_null(column.type) or not (mine or rescues):
             continue
         values = next(column_values(opened, column))
