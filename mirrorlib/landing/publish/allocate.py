@@ -178,9 +178,8 @@ def _staged(zone: Store, place: FileSequence, call: Call, content: Content) -> C
 
 def _find(zone: Store, place: FileSequence, call: Call) -> Claim | None:
     """Find the claim of a batch that was published, or begun; of several the last, see `_moved_on`."""
-    found = _last_of(zone, place, call.key)
-    if found is None and call.former:
-        found = _last_of(zone, place, call.former)
+    newest = largest_number(zone, place.state("batches", call.key))
+    found = Claim.read(zone, place.record(call.key, newest)) if newest else None
     if found is not None and found.fingerprint != call.fingerprint:
         msg = "the batch id was used before, for other content"
         step = "Give every batch an id of its own, and the same content whenever it is repeated."
@@ -188,11 +187,6 @@ def _find(zone: Store, place: FileSequence, call: Call) -> Claim | None:
             msg, table=place.table, file=found.file, found=call.batch_id, next_step=step
         )
     return found
-
-
-def _last_of(zone: Store, place: FileSequence, key: str) -> Claim | None:
-    newest = largest_number(zone, place.state("batches", key))
-    return Claim.read(zone, place.record(key, newest)) if newest else None
 
 
 def _landed(place: FileSequence, claim: Claim, *, repeated: bool = False) -> PublishedFile:

@@ -81,7 +81,6 @@ class Call:
     token: str = ""  # random; tells whose note it is
     # The number that its file has to follow on; None where any that is free will do.
     follows: int | None = None
-    former: str = ""  # another key under which this very content may lie, from former versions
 
     def following(self, fingerprint: str) -> Call:
         """Give the next batch of the same call, for calls that bring several: they return together, by one note."""

@@ -120,9 +120,8 @@ class LandingTable:
                 rows = self._take(path, marker)
                 draft, fingerprint = self._declared(rows, force=force), fingerprint_rows(rows)
             if batch_id is not None:
-                last = self._call(fingerprint, f"{batch_id}/{place}")
-                if place == 1:  # by the id itself, as a file alone is; builds before said /1
-                    last = replace(self._call(fingerprint, batch_id), former=last.key)
+                # The first by the id itself, as a file alone is.
+                last = self._call(fingerprint, batch_id if place == 1 else f"{batch_id}/{place}")
             else:
                 last = last.following(fingerprint) if last else self._call(fingerprint, None)
             first = first or last
