@@ -90,7 +90,7 @@ class Call:
 
 def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | None) -> Call:
     """Find out which batch a call is about: without an id, the one that was begun and has not returned."""
-    if batch_id is not None:
+    if batch_id:  # an empty one names nothing: a variable may be empty
         key = f"id-{hashlib.sha256(batch_id.encode()).hexdigest()}"
         return Call(key=key, batch_id=batch_id, fingerprint=fingerprint)
     calls = _joined(folder, STATE, "calls", fingerprint)

@@ -207,6 +207,13 @@ def test_a_batch_id_is_published_once_for_ever(store: Store) -> None:
     assert ["a", "b"] == batches(store)
 
 
+def test_an_empty_batch_id_is_none(store: Store) -> None:
+    """As a variable that nobody has set gives: equal rows would be taken for the batch before."""
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+
+    assert [1, 2] == [orders.write(batch("a"), batch_id="").number for _ in "ab"]
+
+
 def test_files_with_a_batch_id_are_there_once_whether_the_first_came_alone(
     store: Store, tmp_path: Path
 ) -> None:
