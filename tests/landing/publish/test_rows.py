@@ -201,7 +201,7 @@ def test_csv_is_read_with_the_types_that_are_known(tmp_path: Path) -> None:
         (
             "rows.csv",
             b"id,v\n1,2\n1\n",
-            r"row 1, line 3: the row has fewer fields than the header .found 1 in place of 2.*quotes",
+            r"line 3: the row has fewer fields than the header .found 1 in place of 2.*quotes",
         ),
         (
             "rows.csv",
