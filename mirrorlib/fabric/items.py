@@ -211,7 +211,7 @@ def _schedules(every: int | None) -> str:
         "localTimeZoneId": "UTC",
         "interval": every or 15,  # minutes
     }
-    schedule = {"enabled": every is not None, "jobType": "Execute", "configuration": when}
+    schedule = {"enabled": bool(every), "jobType": "Execute", "configuration": when}
     return _json({"$schema": f"{_SCHEMAS}/schedules/1.0.0/schema.json", "schedules": [schedule]})
 
 

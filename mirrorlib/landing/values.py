@@ -21,7 +21,10 @@ def canonical_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedAr
     if pa.types.is_time(stored):
         return clock_text(values.cast(pa.time64("us")).cast(pa.int64()).cast(WALL_CLOCK))
     if pa.types.is_dictionary(stored):
-        return canonical_values(values.cast(stored.value_type), kind)
+        # polars has views there, which Arrow cannot take one by one.
+        plain = kind if str(stored.value_type).endswith("_view") else stored.value_type
+        taken = [one.dictionary.cast(plain).take(one.indices) for one in values.chunks]
+        return canonical_values(pa.chunked_array(taken, plain), kind)
     if isinstance(stored, pa.BaseExtensionType):
         storage = [chunk.storage for chunk in values.chunks]
         return pa.chunked_array(storage, stored.storage_type).cast(kind)

@@ -50,11 +50,13 @@ class ObjectStore(Store):
         with translated("list", f"{self.url}/{folder}"):
             prefix = folder or None
             result = _repeated(lambda: obstore.list_with_delimiter(self._store, prefix=prefix))
-            files = sorted(map(_listed, result["objects"]), key=lambda file: file.path)
+            found = [_listed(meta) for meta in result["objects"]]
+            # The folder itself, which consoles and Hadoop make an object of no bytes for, is none of its files.
+            files = sorted((f for f in found if f.path != folder), key=lambda file: file.path)
             inner = (path.rstrip("/") for path in result["common_prefixes"])
             folders = sorted(path.rpartition("/")[2] for path in inner)
-            found = Folder(folders=tuple(folders), files=tuple(files))
-            return found if files or folders else None
+            there = found or folders
+            return Folder(folders=tuple(folders), files=tuple(files)) if there else None
 
     def files_after(
         self, folder: str, name: str, *, before: str = "", count: int | None = None

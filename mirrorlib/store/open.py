@@ -59,17 +59,20 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
     if is_volume(url):
         return open_volume(url, options)
     parts = _split(url)
-    if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
-        return LocalStore(Path(unquote(parts.path)))
     # One letter is a Windows drive, no "/" behind the colon a name with one.
     if len(parts.scheme) <= 1 or not (parts.path.startswith("/") or "://" in url):
         return LocalStore(Path(url))
     place = url.partition("://")[2]  # of jdbc:… too
-    # A secret key may have a slash in it.
-    if re.match(r"(?![^@/]*:\d+/)[^@/]*:.*@", place) or _split(f"//{place}").query:
-        msg = "the URL of a place has a password or a query in it, as credentials are written"
-        step = "Give credentials by the store's own variables: AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_SAS_TOKEN …"
+    # A secret key may have a slash in it. What stands behind a "#" would be left out here, and not by Spark.
+    if re.match(r"(?![^@/]*:\d+/)[^@/]*:.*@", place) or re.search("[?#]", url):
+        msg = "the URL of a place has a password, a query or a # in it, as credentials are written"
+        step = (
+            "Give credentials by the store's own variables, AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_SAS_TOKEN …, "
+            "and a folder a name without these characters."
+        )
         raise LandingZoneError(msg, found=f"{parts.scheme}://…", next_step=step)
+    if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
+        return LocalStore(Path(unquote(parts.path)))
     more: dict[str, Any] = {"retry_config": RETRIES, **(options or {})}
     try:
         store = obstore.store.from_url(url, **more)

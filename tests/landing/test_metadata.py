@@ -283,7 +283,7 @@ def test_a_truncated_file_is_refused_with_line_and_column() -> None:
     """The message leads to the place, and says what to do."""
     error = refused('{\n  "keyColumns": ["id"')
 
-    assert "it is not JSON: line 2, column 22: expected ',' or ']'" == error.reason
+    assert "it is not JSON: line 2, column 22: expecting ',' delimiter" == error.reason
     assert "the end of the file" == error.found
     assert str(error).endswith("the next run reads it again.")
 

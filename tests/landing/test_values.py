@@ -206,6 +206,11 @@ def target_of(value: object, kind: pa.DataType, wider: pa.DataType) -> bool:
         (pa.array([2**64 - 1], pa.uint64()), DEC(20, 0), [Decimal(2**64 - 1)]),
         (pa.array(["x", None]).dictionary_encode(), pa.string(), ["x", None]),
         (pa.array([0], pa.timestamp("us")).dictionary_encode(), INSTANT, [datetime(1970, 1, 1, tzinfo=UTC)]),
+        (
+            pa.DictionaryArray.from_arrays(pa.array([0, None], pa.uint32()), pa.array(["x"], pa.string_view())),
+            pa.string(),
+            ["x", None],
+        ),  # as polars has categories
         (pa.array([1.5], pa.float16()), pa.float32(), [1.5]),
         (pa.array([b"ab"], pa.binary(2)), pa.binary(), [b"ab"]),
         (pa.array(["x"], pa.string_view()), pa.string(), ["x"]),

@@ -30,7 +30,16 @@ def test_a_path_object_opens_what_its_text_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["", "s3:/bucket/zone", "dbfs:/tmp/x", "file://host/zone", Path("s3://bucket/zone")]
+    "place",
+    [
+        "",
+        "s3:/bucket/zone",
+        "dbfs:/tmp/x",
+        "file://host/zone",
+        Path("s3://bucket/zone"),
+        "s3://bucket/zone#2",  # would be opened as s3://bucket/zone
+        "file:///zone#2",
+    ],
 )
 def test_what_is_meant_for_elsewhere_is_no_local_folder(
     place: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -40,7 +49,7 @@ def test_what_is_meant_for_elsewhere_is_no_local_folder(
     with pytest.raises(LandingZoneError):
         open_store(place)
 
-    for local in ("a:b", "./a:/b", "C:/x"):
+    for local in ("a:b", "./a:/b", "C:/x", "a#b?"):
         assert open_store(local).url == str(tmp_path / local)
     assert open_store("file://localhost/x").url == open_store("/x").url
     assert [] == [*tmp_path.iterdir()]

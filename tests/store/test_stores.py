@@ -102,9 +102,13 @@ def bucket(s3: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequ
     }.items():
         monkeypatch.setenv(name, value)
     name = _place_name(request)
-    make = urllib.request.Request(f"{s3}/{name}", method="PUT")  # noqa: S310  # our own server
-    urllib.request.urlopen(make).close()  # noqa: S310  # the same
+    _put(f"{s3}/{name}")
     return f"s3://{name}"
+
+
+def _put(url: str) -> None:
+    make = urllib.request.Request(url, method="PUT")  # noqa: S310  # our own server
+    urllib.request.urlopen(make).close()  # noqa: S310  # the same
 
 
 @pytest.fixture
@@ -155,6 +159,17 @@ def test_a_store_copies_between_two_places_of_its_own(place: str, tmp_path: Path
     if "://" in place:
         assert not copy_file(zone, "a/one", open_store(tmp_path), "copy")
         assert not copy_file(open_store(tmp_path), "a/one", zone, "copy")
+
+
+def test_an_object_that_stands_for_a_folder_is_none_of_its_files(bucket: str) -> None:
+    """Consoles and Hadoop make one of no bytes; in a plain folder, one in `x.parquet/` would be a file cut short."""
+    store = open_store(f"{bucket}/zone")
+    for key in ("zone/", "zone/orders/", "zone/orders/x.parquet/"):
+        _put(f"{os.environ['AWS_ENDPOINT_URL']}/{bucket[5:]}/{key}")
+    listed = [store.list_folder(folder) for folder in ("", "orders", "orders/x.parquet", "gone")]
+
+    assert [("orders",), ("x.parquet",), (), None] == [one and one.folders for one in listed]
+    assert [(), (), (), None] == [one and one.files for one in listed]
 
 
 @pytest.mark.thorough

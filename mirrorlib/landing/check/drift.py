@@ -89,6 +89,9 @@ class Drift:
             return column.type
         wider, deep = widen_type(known, column.type), self.policy.deep
         row = misfit(self.zone, file.file, column, known) if deep else None
+        if row is not None and wider is not None:  # a double does not hold every bigint
+            unheld = misfit(self.zone, file.file, column, wider)
+            wider, row = (wider, row) if unheld is None else (None, unheld)
         types = f"{column.type} here, {known} before"
         rule, what = "schema-drift", ""
         if deep and row is None:

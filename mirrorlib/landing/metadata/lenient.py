@@ -12,30 +12,37 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
-
-_T = TypeVar("_T")
+from typing import TypeAlias
 
 Members: TypeAlias = tuple[tuple[str, "Json"], ...]
 Json: TypeAlias = str | int | float | bool | list["Json"] | Members | None
 
 DEEPEST = 40  # levels; deeper text is no metadata, and would end in a RecursionError
 _MOST_REPAIRS = 1_000  # for each, lines are counted from the first
-_BLANK = re.compile(r"\s*")
-_WORD = re.compile(r"[\w.$+-]+")
+_PIECE = r"""
+    (?P<text>"[^"\\\n]*(?:\\.[^"\\\n]*)*")
+  | (?P<comma>,(?=\s*[}\]]))
+  | (?P<name>[\w.$+-]+(?=\s*:))
+  | (?P<word>[\w.$+-]+)
+  | (?P<blank>\s+)
+  | (?P<opening>[{\[])
+  | (?P<closing>[}\]])
+  | (?P<quote>")
+  | .
+"""
+_PIECES = re.compile(_PIECE, re.VERBOSE)
+_OR_LONE_BACKSLASH = re.compile(rf'(?P<lone>"\\"(?=\s*[,}}\]]))|{_PIECE}', re.VERBOSE)
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_LONE_BACKSLASH = re.compile(r'"\\"(?=\s*[,}\]])')
-_STRING = re.compile(r'"([^"\\\n]*(?:\\.?[^"\\\n]*)*)("?)')
 _BACKSLASH = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_ODD_BLANK = re.compile(r"[^ \t\r\n]")
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8", "a byte order mark"),
     (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16 in place of UTF-8"),
     (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16 in place of UTF-8"),
 )
 _LITERALS = frozenset({"true", "false", "null"})
+_NO_ITEMS = frozenset({"", ",", ":", "{", "["})  # behind these, a comma is no trailing one
 
 
 class NotJsonError(ValueError):
@@ -47,17 +54,6 @@ class NotJsonError(ValueError):
         super().__init__(f"{self.claim}, found {found}")
 
 
-@dataclass(slots=True)
-class _Cursor:
-    """A place in the text, and what was repaired up to there."""
-
-    text: str
-    lone_backslash: bool
-    repairs: list[str]
-    at: int = 0
-    depth: int = 0
-
-
 def read_lenient(data: bytes) -> tuple[Json, tuple[str, ...]]:
     r"""Read one JSON value, and name the repairs it took; raises `NotJsonError` where none makes it JSON.
 
@@ -66,10 +62,10 @@ def read_lenient(data: bytes) -> tuple[Json, tuple[str, ...]]:
     """
     text, repairs = _decoded(data)
     try:
-        return _read(_Cursor(text, lone_backslash=False, repairs=[*repairs]))
+        return _read(text, _PIECES, [*repairs])
     except NotJsonError as first:
         try:
-            return _read(_Cursor(text, lone_backslash=True, repairs=[*repairs]))
+            return _read(text, _OR_LONE_BACKSLASH, [*repairs])
         except NotJsonError:
             raise first from None
 
@@ -85,111 +81,70 @@ def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
         raise NotJsonError(reason, line, 1, f"byte 0x{bare[exc.start]:02x}") from exc
 
 
-def _read(cursor: _Cursor) -> tuple[Json, tuple[str, ...]]:
-    value = _value(cursor)
-    if _peek(cursor):
-        raise _error(cursor, "expected the end")
-    return value, tuple(cursor.repairs)
+def _read(text: str, pieces: re.Pattern[str], repairs: list[str]) -> tuple[Json, tuple[str, ...]]:
+    """Make JSON of a text, piece by piece, each on its line, and have that read."""
+    sound: list[str] = []
+    depth, before = 0, ""
+    for found in pieces.finditer(text):
+        place, kind = found.start(), found.lastgroup
+        piece, repaired = _mended(found, before)
+        sound.append(piece)
+        if repaired:
+            repairs.append(f"{repaired} in line {_line(text, place)}")
+        depth += (kind == "opening") - (kind == "closing")
+        if depth > DEEPEST:
+            raise _error(text, place, "nested too deeply")
+        if len(repairs) > _MOST_REPAIRS:
+            raise _error(text, place, "too much to be repaired")
+        before = before if kind == "blank" else found[0]
+    whole = "".join(sound)
+    try:
+        value: Json = json.loads(whole, object_pairs_hook=tuple, strict=False)
+    except json.JSONDecodeError as exc:
+        raise _error(whole, exc.pos, exc.msg[:1].lower() + exc.msg[1:]) from None
+    return value, tuple(repairs)
 
 
-def _value(cursor: _Cursor) -> Json:
-    first = _peek(cursor)
-    if first == "{":
-        return tuple(_items(cursor, "}", _member))
-    if first == "[":
-        return list(_items(cursor, "]", _value))
-    if first == '"':
-        return _string(cursor)
-    found = _WORD.match(cursor.text, cursor.at)
-    word = found[0] if found else ""
-    # What is beyond all floats is text: JSON has no word for infinity.
-    if word in _LITERALS or (_NUMBER.fullmatch(word) and math.isfinite(float(word))):
-        cursor.at += len(word)
-        value: Json = json.loads(word)
-        return value
-    return _bare(cursor, "a value")
+def _mended(found: re.Match[str], before: str) -> tuple[str, str]:
+    """Give a piece as JSON has it, and what was repaired in it, "" for nothing; *before* is the one that it follows."""
+    piece, kind = found[0], found.lastgroup
+    if kind == "text":
+        return _string(found)
+    if kind == "quote":
+        raise _error(found.string, found.start(), "a string without its closing quote")
+    if kind == "word" and (piece in _LITERALS or _is_number(piece)):
+        return piece, ""
+    if kind == "comma" and before in _NO_ITEMS:
+        return piece, ""
+    mended = {
+        "lone": (r'"\\"', "a lone backslash"),
+        "comma": ("", "a trailing comma"),
+        "name": (f'"{piece}"', "a property name without quotes"),
+        "word": (f'"{piece}"', "a value without quotes"),
+        "blank": (_ODD_BLANK.sub(" ", piece), ""),
+    }
+    return mended.get(kind or "", (piece, ""))
 
 
-def _items(cursor: _Cursor, close: str, read_item: Callable[[_Cursor], _T]) -> Iterator[_T]:
-    """Read what stands between two brackets; one more comma may stand before the end."""
-    cursor.at += 1
-    cursor.depth += 1
-    if cursor.depth > DEEPEST:
-        raise _error(cursor, "nested too deeply")
-    while _peek(cursor) != close:
-        yield read_item(cursor)
-        if _peek(cursor) == close:
-            break
-        if _peek(cursor) != ",":
-            raise _error(cursor, f"expected ',' or '{close}'")
-        comma = cursor.at
-        cursor.at += 1
-        if _peek(cursor) == close:
-            _repaired(cursor, "a trailing comma", comma)
-    cursor.depth -= 1
-    cursor.at += 1
+def _is_number(word: str) -> bool:
+    """What is beyond all floats is text: JSON has no word for infinity."""
+    return _NUMBER.fullmatch(word) is not None and math.isfinite(float(word))
 
 
-def _member(cursor: _Cursor) -> tuple[str, Json]:
-    name = _string(cursor) if _peek(cursor) == '"' else _bare(cursor, "a property name")
-    if _peek(cursor) != ":":
-        raise _error(cursor, "expected ':'")
-    cursor.at += 1
-    return name, _value(cursor)
+def _string(found: re.Match[str]) -> tuple[str, str]:
+    """Escape the backslashes that escape nothing, and so stand for themselves."""
+    text = _BACKSLASH.sub(lambda it: it[0] if it[1] else r"\\", found[0])
+    if _SURROGATE.search(json.loads(text, strict=False)):
+        raise _error(found.string, found.start(), "a string that is not valid Unicode")
+    return text, "" if text == found[0] else "an unescaped backslash"
 
 
-def _bare(cursor: _Cursor, what: str) -> str:
-    found = _WORD.match(cursor.text, cursor.at)
-    if not found:
-        raise _error(cursor, f"expected {what}")
-    _repaired(cursor, f"{what} without quotes")
-    cursor.at = found.end()
-    return found[0]
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
 
 
-def _string(cursor: _Cursor) -> str:
-    if cursor.lone_backslash and (lone := _LONE_BACKSLASH.match(cursor.text, cursor.at)):
-        _repaired(cursor, "a lone backslash")
-        cursor.at = lone.end()
-        return "\\"
-    found = _STRING.match(cursor.text, cursor.at)
-    inside, end = found.groups() if found else ("", "")
-    cursor.at += 1 + len(inside)
-    if not end:
-        raise _error(cursor, "a string without its closing quote")
-    sound = _BACKSLASH.sub(lambda it: it[0] if it[1] else _escaped(cursor), inside)
-    cursor.at += 1
-    value: str = json.loads(f'"{sound}"', strict=False)
-    if _SURROGATE.search(value):
-        raise _error(cursor, "a string that is not valid Unicode")
-    return value
-
-
-def _escaped(cursor: _Cursor) -> str:
-    """Escape a backslash that escapes nothing, and so stands for itself."""
-    _repaired(cursor, "an unescaped backslash")
-    return r"\\"
-
-
-def _peek(cursor: _Cursor) -> str:
-    """Skip blanks and give the next character; empty at the end."""
-    blank = _BLANK.match(cursor.text, cursor.at)
-    cursor.at = blank.end() if blank else cursor.at
-    return cursor.text[cursor.at : cursor.at + 1]
-
-
-def _line(cursor: _Cursor, at: int) -> int:
-    return cursor.text.count("\n", 0, at) + 1
-
-
-def _repaired(cursor: _Cursor, what: str, at: int | None = None) -> None:
-    if len(cursor.repairs) >= _MOST_REPAIRS:
-        raise _error(cursor, "too much to be repaired")
-    cursor.repairs.append(f"{what} in line {_line(cursor, cursor.at if at is None else at)}")
-
-
-def _error(cursor: _Cursor, reason: str) -> NotJsonError:
-    column = cursor.at - cursor.text.rfind("\n", 0, cursor.at)
-    next_one = cursor.text[cursor.at : cursor.at + 1]
+def _error(text: str, at: int, reason: str) -> NotJsonError:
+    column = at - text.rfind("\n", 0, at)
+    next_one = text[at : at + 1]
     found = ascii(next_one) if next_one else "the end of the file"
-    return NotJsonError(reason, _line(cursor, cursor.at), column, found)
+    return NotJsonError(reason, _line(text, at), column, found)

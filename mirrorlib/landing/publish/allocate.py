@@ -27,11 +27,8 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import pyarrow as pa
-
 from mirrorlib.errors import ChangeFileError, FileChangedError, TableBusyError
 from mirrorlib.events import pick
-from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import Call, Claim, Content, FileSequence, largest_number
 from mirrorlib.landing.publish.published import PublishedFile
 from mirrorlib.names import sequence_name
@@ -178,9 +175,8 @@ def _staged(zone: Store, place: FileSequence, call: Call, content: Content) -> C
 
 def _find(zone: Store, place: FileSequence, call: Call) -> Claim | None:
     """Find the claim of a batch that was published, or begun; of several the last, see `_moved_on`."""
-    found = _last_of(zone, place, call.key)
-    if found is None and call.former:
-        found = _last_of(zone, place, call.former)
+    newest = largest_number(zone, place.state("batches", call.key))
+    found = Claim.read(zone, place.record(call.key, newest)) if newest else None
     if found is not None and found.fingerprint != call.fingerprint:
         msg = "the batch id was used before, for other content"
         step = "Give every batch an id of its own, and the same content whenever it is repeated."
@@ -188,11 +184,6 @@ def _find(zone: Store, place: FileSequence, call: Call) -> Claim | None:
             msg, table=place.table, file=found.file, found=call.batch_id, next_step=step
         )
     return found
-
-
-def _last_of(zone: Store, place: FileSequence, key: str) -> Claim | None:
-    newest = largest_number(zone, place.state("batches", key))
-    return Claim.read(zone, place.record(key, newest)) if newest else None
 
 
 def _landed(place: FileSequence, claim: Claim, *, repeated: bool = False) -> PublishedFile:
@@ -205,31 +196,13 @@ def _landed(place: FileSequence, claim: Claim, *, repeated: bool = False) -> Pub
 
 
 def _verify(zone: Store, place: FileSequence, claim: Claim) -> None:
-    """Look at what is visible now: its size, and its footer, or all of it where there is none."""
-    path = f"{place.files}/{claim.file}"
-    there = zone.stat(path)
-    if there is None:  # a reader was quick to move it away
-        return
-    cause = None
-    try:
-        if there.size == claim.size and _is_complete(zone, path, claim):
-            return
-    except (pa.ArrowException, OSError) as exc:
-        cause = exc
-    msg = f"the published file is not what was sent, {claim.size:,} bytes with {claim.rows:,} rows"
-    step = "Delete the file and publish the batch again; see whether anybody else writes to the table folder."
-    found = f"{there.size:,} bytes"
-    raise ChangeFileError(
-        msg, table=place.table, file=claim.file, found=found, next_step=step
-    ) from cause
-
-
-def _is_complete(zone: Store, path: str, claim: Claim) -> bool:
-    if not path.endswith(".parquet"):
-        data = zone.read(path)
-        return data is None or hashlib.sha256(data).hexdigest() == claim.sha256
-    with zone.open_file(path) as file:
-        return bool(open_parquet(file).metadata.num_rows == claim.rows)
+    """Look at the size of what is visible now; a reader may have been quick to move it away."""
+    there = zone.stat(f"{place.files}/{claim.file}")
+    if there is not None and there.size != claim.size:
+        msg = f"the published file is not what was sent, {claim.size:,} bytes with {claim.rows:,} rows"
+        step = "Delete the file and publish the batch again; see whether anybody else writes to the table folder."
+        found = f"{there.size:,} bytes"
+        raise ChangeFileError(msg, table=place.table, file=claim.file, found=found, next_step=step)
 
 
 def _sweep(zone: Store, place: FileSequence) -> None:

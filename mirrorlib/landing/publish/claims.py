@@ -81,7 +81,6 @@ class Call:
     token: str = ""  # random; tells whose note it is
     # The number that its file has to follow on; None where any that is free will do.
     follows: int | None = None
-    former: str = ""  # another key under which this very content may lie, from former versions
 
     def following(self, fingerprint: str) -> Call:
         """Give the next batch of the same call, for calls that bring several: they return together, by one note."""
@@ -91,7 +90,7 @@ class Call:
 
 def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | None) -> Call:
     """Find out which batch a call is about: without an id, the one that was begun and has not returned."""
-    if batch_id is not None:
+    if batch_id:  # an empty one names nothing: a variable may be empty
         key = f"id-{hashlib.sha256(batch_id.encode()).hexdigest()}"
         return Call(key=key, batch_id=batch_id, fingerprint=fingerprint)
     calls = _joined(folder, STATE, "calls", fingerprint)

@@ -30,16 +30,17 @@ from mirrorlib.landing.publish.known import (
 )
 from mirrorlib.landing.publish.rows import column_of, count_markers, encode_rows
 from mirrorlib.names import LONGEST_PART, NO_VALUE
-from mirrorlib.store import Store
+from mirrorlib.store import Store, StoredFile
 
-_ESCAPES = {code: f"%{code:02X}" for code in (*b"\"#%'*/:=?\\{[]^\x7f", *range(1, 32))}
+_ESCAPES = {code: f"%{code:02X}" for code in (*b"\"#%'*/:=?\\{[]^\x7f", *range(32))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderState:
     """What a table folder showed last."""
 
-    etag: str | None = None  # the metadata file's identity, None when there is no such file
+    # The metadata file, None when there is none: an object store's etag alone is that of a folder that was made anew.
+    stated: StoredFile | None = None
     metadata: TableMetadata | None = None  # what it says
     known: KnownSchema = NOTHING_KNOWN  # the published schema
     # The last number of each partition that this process knows to be taken.
@@ -95,10 +96,10 @@ def read_state(zone: Store, place: FileSequence, state: FolderState) -> FolderSt
     there = zone.stat(path)
     if there is None:
         state = FolderState()
-    elif there.etag != state.etag:
+    elif there != state.stated:
         metadata = parse_metadata(zone.read(path) or b"", table)
         metadata = told_by_files(zone, metadata, table=table)
-        state = FolderState(etag=there.etag, metadata=metadata)
+        state = FolderState(stated=there, metadata=metadata)
     return replace(state, known=read_known(zone, state.metadata, state.known, table=table))
 
 

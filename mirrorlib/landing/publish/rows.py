@@ -31,9 +31,11 @@ from mirrorlib.landing.columns import (
 from mirrorlib.landing.publish.declare import PublishFormat
 from mirrorlib.landing.publish.files import read_file
 from mirrorlib.landing.types import mirror_type
+from mirrorlib.landing.values import canonical_values
 
 MARKER_COLUMN = "__rowMarker__"
 MARKER_TYPE = pa.int32()
+_INDEX = "__index_level_"  # of rows that were filtered, for one; a level follows
 
 
 def take_rows(
@@ -181,10 +183,14 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
 
 
 def _bare(rows: pa.Table) -> pa.Table:
-    """Leave out what others noted in the schema: it would travel with every file.
+    """Leave out what others noted in the schema, which would travel with every file, and pandas' index without a name.
 
     Decimals that end before the point are written out: Parquet has no word for them.
     """
+    index = (rows.schema.pandas_metadata or {}).get("index_columns", ())
+    rows = rows.drop_columns(
+        [one for one in rows.column_names if one.startswith(_INDEX) and one in index]
+    )
     fields, columns = [], []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         kind = field.type
@@ -197,25 +203,38 @@ def _bare(rows: pa.Table) -> pa.Table:
 
 def encode_rows(rows: pa.Table, file_format: PublishFormat) -> bytes:
     """Encode one change file; without rows it is a whole file too."""
-    if file_format == "parquet":
-        return _parquet(rows, "zstd")  # one of the four that the format takes
+    sink = io.BytesIO()
+    if (
+        file_format == "parquet"
+    ):  # without Arrow's own copy of the schema: every reader sees the same types
+        pq.write_table(rows.combine_chunks(), sink, compression="zstd", store_schema=False)
+        return sink.getvalue()
     columns = [_as_text(column) for column in rows.columns]
-    sink = io.BytesIO()  # as `declare.CSV_PROPERTIES` says: text in quotes, NULL as nothing at all
+    # As `declare.CSV_PROPERTIES` says: text in quotes, NULL as nothing at all.
     # Up to pyarrow 18, of an empty piece what was written last comes again.
     csv.write_csv(pa.table(columns, names=rows.column_names).combine_chunks(), sink)
     return sink.getvalue()
 
 
 def fingerprint_rows(rows: pa.Table) -> str:
-    """Name rows by their values, names and types; Parquet is a form in which equal rows are equal bytes."""
-    return hashlib.sha256(_parquet(rows, "none")).hexdigest()
+    """Name rows by their values, names and types: the same whichever version of Arrow holds them, and how.
 
-
-def _parquet(rows: pa.Table, codec: str) -> bytes:
-    """Write Parquet without Arrow's own copy of the schema: every reader sees the same types."""
-    sink = io.BytesIO()
-    pq.write_table(rows.combine_chunks(), sink, compression=codec, store_schema=False)
-    return sink.getvalue()
+    A publisher that died may be another build when it comes back. What its Parquet looks like changes with the version.
+    """
+    digest = hashlib.sha256()
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        values = canonical_values(column, mirror_type(field.type, "keep") or field.type)
+        for part in (
+            pc.is_valid(values),
+            values.drop_null(),
+        ):  # what lies where NULL is, is anything
+            # In a byte each: behind the last of packed ones lies anything, too.
+            bare = part.cast(pa.int8()) if pa.types.is_boolean(part.type) else part
+            whole = pa.table({field.name: bare}).combine_chunks()
+            with pa.BufferOutputStream() as sink, pa.ipc.new_stream(sink, whole.schema) as stream:
+                stream.write_table(whole)
+            digest.update(sink.getvalue())
+    return digest.hexdigest()
 
 
 def _as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -111,7 +111,7 @@ class LandingTable:
             TableBusyError: equal rows were published at the same moment, and the first file counts as theirs.
 
         """
-        if len(paths) == 1 and batch_id is None:
+        if len(paths) == 1:
             yield self.write(paths[0], marker, batch_id, force=force)
             return
         first = last = None
@@ -119,10 +119,9 @@ class LandingTable:
             with _naming(path):
                 rows = self._take(path, marker)
                 draft, fingerprint = self._declared(rows, force=force), fingerprint_rows(rows)
-            if batch_id is not None:
-                last = self._call(fingerprint, f"{batch_id}/{place}")
-                if place == 1:  # by the id itself, as a file alone is; builds before said /1
-                    last = replace(self._call(fingerprint, batch_id), former=last.key)
+            if batch_id:
+                # The first by the id itself, as a file alone is.
+                last = self._call(fingerprint, batch_id if place == 1 else f"{batch_id}/{place}")
             else:
                 last = last.following(fingerprint) if last else self._call(fingerprint, None)
             first = first or last
@@ -218,7 +217,7 @@ class LandingTable:
 
     def _call(self, fingerprint: str, batch_id: str | None) -> Call:
         """Say which call this is; one without an id that has failed here before is gone on with."""
-        if batch_id is None and fingerprint in self._begun:
+        if not batch_id and fingerprint in self._begun:
             return self._begun[fingerprint]
         call = recognize_call(self._zone, self._place.folder, fingerprint, batch_id)
         if call.note is not None:

@@ -394,6 +394,18 @@ def test_a_deep_review_looks_whether_values_fit(
     assert ("v", row) == (finding.column, row)
 
 
+@pytest.mark.parametrize(
+    "value, rule", [(2**53, "schema-drift"), (2**53 + 1, "schema-conflict")], ids=["even", "odd"]
+)
+def test_a_deep_review_sees_what_no_double_holds(zone: ZoneWriter, value: int, rule: str) -> None:
+    """Though a double is the type for both: `apply` rounds nothing."""
+    table = zone.table("orders", keys=["id"])
+    table.file(pa.table({"id": [1], "v": [0.5]}))
+    table.file(pa.table({"id": [2], "v": [value]}))
+
+    assert "v" == only(check_zone(str(zone), deep=True), rule).column
+
+
 def test_a_column_without_type_takes_the_type_of_the_next_file(zone: ZoneWriter) -> None:
     """All-null columns are no drift (Q10, Q11)."""
     table = zone.table("orders", keys=["id"])

@@ -34,7 +34,7 @@ def split(data: pa.Table, *columns: str) -> dict[str, list[dict[str, Any]]]:
         (pa.string(), "Zürich 1", "p=Zürich 1"),
         (pa.string(), "", f"p={NO_VALUE}"),
         (pa.string(), None, f"p={NO_VALUE}"),
-        (pa.string(), "a\nb", "p=a%0Ab"),
+        (pa.string(), "a\nb\0", "p=a%0Ab%00"),
         (pa.int64(), -5, "p=-5"),
         (pa.bool_(), True, "p=true"),
         (pa.date32(), dt.date(2026, 1, 28), "p=2026-01-28"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlib.errors import ChangeFileError, MarkerError, SchemaError
-from mirrorlib.landing.publish.rows import MARKER_COLUMN, change_key_rows, count_markers, take_rows
+from mirrorlib.landing.publish.rows import (
+    MARKER_COLUMN,
+    change_key_rows,
+    count_markers,
+    fingerprint_rows,
+    take_rows,
+)
 
 ROWS = pa.table({"id": [1, 2], "v": ["a", None]})
 
@@ -67,6 +74,30 @@ def test_a_frame_of_mixed_values_is_refused_without_showing_them() -> None:
         taken(MixedFrame())
     assert caught.value.__suppress_context__
     assert "secret" not in str(caught.value)
+
+
+def test_the_index_of_a_pandas_frame_is_no_column_unless_it_has_a_name() -> None:
+    """Rows that were filtered have one, which would become a column of the table for ever."""
+    frame = ROWS.to_pandas()[::2]
+
+    assert ROWS.slice(0, 1).equals(taken(pa.Table.from_pandas(frame)))
+    assert ["v", "id"] == taken(pa.Table.from_pandas(frame.set_index("id"))).column_names
+    own = pa.table({"__index_level_0__": [1]})
+    assert own.equals(taken(own))
+
+
+def test_equal_rows_have_one_name_whichever_arrow_holds_them_and_how() -> None:
+    """A publisher that died may come back with another version of pyarrow, and repeats its batch."""
+    texts, flags = pa.array(["a", None, "b"]), pa.array([None, True, False])
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "v": texts, "b": flags})
+    named = "f4a8b85a079a96c08baf7a4c0cf5941270957c484a6965f379b6007125cccc2b"
+
+    assert named == fingerprint_rows(rows)
+    assert named == fingerprint_rows(pa.concat_tables([rows, rows]).slice(3))
+    large = rows.set_column(1, "v", texts.cast(pa.large_string()).dictionary_encode())
+    assert named == fingerprint_rows(pa.concat_tables([large.slice(0, 1), large.slice(1)]))
+    others = [rows.slice(1), rows.rename_columns(["id", "w", "b"]), rows.set_column(2, "b", texts)]
+    assert named not in map(fingerprint_rows, others)
 
 
 @pytest.mark.parametrize("data", [None, 5, [{"id": 1}], {"id": [1]}])
@@ -124,6 +155,18 @@ def test_a_folder_that_is_a_table_is_not_read_by_its_files(
         ("id,v\n1,123456789012345678901\n", {"id": [1], "v": ["123456789012345678901"]}),
         ('id,v\n1,"a\nb"\n', {"id": [1], "v": ["a\nb"]}),
         ("id,v\n1,true\n", {"id": [1], "v": [True]}),
+        ("id,v\n 1 , x \n", {"id": [" 1 "], "v": [" x "]}),
+        ("id,v\n1,2026-01-28\n", {"id": [1], "v": [date(2026, 1, 28)]}),
+        ("id,v\n1,12:30:01\n", {"id": [1], "v": ["12:30:01"]}),
+        (
+            "id,v\n1,2026-01-28T12:30:01.5\n",
+            {"id": [1], "v": [datetime(2026, 1, 28, 12, 30, 1, 500_000)]},
+        ),
+        (
+            "id,v\n1,2026-01-28 12:30+01:00\n",
+            {"id": [1], "v": [datetime(2026, 1, 28, 11, 30, tzinfo=UTC)]},
+        ),
+        ("id,v\n", {"id": [], "v": []}),
         ("id,v\n1,N/A\n", {"id": [1], "v": ["N/A"]}),
     ],
 )
@@ -153,15 +196,18 @@ def test_csv_is_read_with_the_types_that_are_known(tmp_path: Path) -> None:
     [
         ("rows.parquet", b"PAR1 no", "cannot be read"),
         ("rows.parquet", None, "cannot be read"),
-        ("rows.csv", b"", "is empty"),
+        ("rows.csv", b"", "has no bytes"),
+        ("rows.csv", None, "cannot be read"),
         (
             "rows.csv",
             b"id,v\n1,2\n1\n",
-            "row 1: the row and the header, which has 2, differ .* .found 1",
+            r"line 3: the row has fewer fields than the header .found 1 in place of 2.*quotes",
         ),
-        ("rows.csv", b"\xff\xfei\0d\0\n\0", "the header is no UTF-8 text"),
-        ("rows.csv", b"id,caf\xe9\n1,2\n", "the header is no UTF-8 text"),
-        ("rows.csv.gz", b"id,v\n1,2\n", "cannot be read"),
+        (
+            "rows.csv",
+            b"id,caf\xe9\n1,2\n",
+            "line 1: the text is not utf-8 .*Save the file as UTF-8",
+        ),
         ("rows.xlsx", b"PK", "neither .parquet nor .csv"),
         ("folder/", None, "holds no Parquet files"),
     ],
@@ -189,17 +235,15 @@ def test_text_of_another_encoding_is_refused(tmp_path: Path, types: dict[str, pa
     path = tmp_path / "rows.csv"
     path.write_bytes(b"id,v\n1,a\n2,caf\xe9\n")
 
-    with pytest.raises(SchemaError, match="no UTF-8 text") as caught:
+    with pytest.raises(ChangeFileError, match=r"rows\.csv, line 3: the text is not utf-8"):
         taken(path, **types)
-
-    assert ("rows.csv", "v", 1) == (caught.value.file, caught.value.column, caught.value.row)
-    assert [b"a", b"caf\xe9"] == taken(path, v=pa.binary())["v"].to_pylist()
 
 
 @pytest.mark.parametrize(
     "kind,text,expected",
     [
         (pa.int64(), "5", 5),
+        (pa.int64(), " 5", 5),
         (pa.int64(), "5.5", 5.5),
         (pa.int64(), "007", "007"),
         (pa.int64(), "-01", "-01"),
@@ -211,6 +255,7 @@ def test_text_of_another_encoding_is_refused(tmp_path: Path, types: dict[str, pa
         (pa.float64(), "0.5", 0.5),
         (pa.int64(), "0x1F", "0x1F"),
         (pa.float64(), "9007199254740993", "9007199254740993"),
+        (pa.float64(), " 9007199254740993", " 9007199254740993"),
         (pa.float64(), "9007199254740992", 2.0**53),
         (pa.float64(), "12345678901234567000", 12345678901234567000.0),  # as JavaScript writes it
         (pa.float32(), "16777217", "16777217"),
