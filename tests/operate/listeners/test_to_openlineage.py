@@ -138,12 +138,14 @@ def test_places_have_the_names_that_openlineage_gives_them(
     [
         ("delta:/data/copy", "file", "/data/copy/dbo/t"),
         ("files:s3://bucket/a?format=csv", "s3://bucket", "a/dbo/t"),
-        ("jdbc:postgresql://host:5432/db", "postgresql://host:5432", "db/dbo/t"),
-        ("kafka://host:9092/topic", "kafka://host:9092", "topic/dbo/t"),
+        ("zone:/lake/zone", "file", "/lake/zone/dbo.schema/t"),
+        ("jdbc:postgresql://host:5432/db?user=me", "postgres://host:5432", "db.dbo.t"),
+        ("kafka://host:9092/topic", "kafka://host:9092", "topic"),
+        ("kafka://host:9092/{schema}.{table}?tombstones=true", "kafka://host:9092", "dbo.t"),
     ],
 )
 def test_receivers_have_names_too(told: Told, to: str, namespace: str, name: str) -> None:
-    """A table at each."""
+    """Those by which whoever reads them is told of: a table, a zone's folder, a topic."""
     with mirrorlib.listen(told.listener):
         emit("window", "%(table)s", table="dbo/t", to=to, consumer="c", sources=[("/data/t", 3)])
 
