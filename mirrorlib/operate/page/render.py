@@ -57,7 +57,7 @@ def make_page(overview: Overview, *, every: int = 0) -> str:
     )  # fmt: skip
     environment.filters |= {"duration": duration, "moment": shown_moment, "parts": _NEXT.split}
     now, status, ways = datetime.now(UTC), overview.status, overview.ways
-    batches = overview.ledger.batches
+    batches = _seen(overview)
     seconds: defaultdict[str, float] = defaultdict(float)
     for one in batches:
         seconds[one.table] += one.spent
@@ -76,6 +76,14 @@ def make_page(overview: Overview, *, every: int = 0) -> str:
         batches=newest[:_NEWEST], schema=[one for one in newest if one.schema][:_NEWEST],
         streams=overview.consumers.streams if overview.consumers else (), derived=derived, places=lay_out(derived),
     )  # fmt: skip
+
+
+def _seen(overview: Overview) -> list[Applied]:
+    """Leave batches out that ended after their table's state was read: the page is of one moment."""
+    known = [one for one in overview.status.tables if one.version is not None]
+    ends = {one.table: (one.life, one.version) for one in known}
+    batches = overview.ledger.batches
+    return [one for one in batches if (one.life, one.version) <= ends.get(one.table, (math.inf,))]
 
 
 def _text(value: object) -> object:
