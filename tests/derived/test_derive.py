@@ -13,8 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-import deltalake
-import pyarrow as pa
 import pytest
 
 import mirrorlib
@@ -755,9 +753,13 @@ def test_tables_of_one_name_in_two_schemas_are_told_of_both(tmp_path: Path) -> N
 
 def test_vacuum_minds_no_reader_of_another_table_of_the_name(tmp_path: Path) -> None:
     """In the state folder of a catalog's schemas it has the same one; what it has read is told by the table's id."""
-    rows = pa.table({"id": [1]})
-    for _ in range(3):
-        deltalake.write_deltalake(str(tmp_path / "orders"), rows, mode="append")
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+    schema = json.dumps({"type": "struct", "fields": [field]})
+    told = {"id": "its own", "schemaString": schema, "partitionColumns": [], "configuration": {}}
+    added = {"path": "a", "partitionValues": {}, "size": 1, "modificationTime": 0}
+    log = open_store(f"{tmp_path}/orders/_delta_log")
+    for version, action in enumerate(({"metaData": told}, {"add": {**added, "dataChange": True}})):
+        log.put(f"{version:020d}.json", json.dumps(action).encode())
     commits = find_table_at(str(tmp_path / "orders")).commits
     streams = []
     for name, table_id in (("own", commits.metadata.id), ("of another", "another's")):
