@@ -5,7 +5,7 @@ derived/<table>.json        the derived table that a table of the target is: sou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from mirrorlib.journal.entries import now
 from mirrorlib.journal.plan_log import read_word, write_word
 from mirrorlib.keys.read import KeysStep
 from mirrorlib.keys.value import Keys
+from mirrorlib.names import TableName
 from mirrorlib.store import Store, contents, open_store
 from mirrorlib.tabular import Report
 
@@ -93,15 +94,17 @@ class DeriveReport(Report):
 
 def write_record(place: TablePlace, report: DeriveReport) -> None:
     """Replace what is told of a derived table; nothing rests on it."""
-    ref = place.ref
-    told = {"address": ref.address, "table": str(ref.name), **asdict(report), "at": now()}
-    file = f"{_FOLDER}/{ref.name.segment}.json"
-    write_word(open_store(place.root.state), file, told)
+    name, told = place.ref.name, {"address": place.ref.address, **asdict(report), "at": now()}
+    if place.root.catalog is not None:  # tables of several schemas may have one name
+        name = TableName(place.root.place, name.table)
+    write_word(open_store(place.root.state), f"{_FOLDER}/{name.segment}.json", told)
 
 
-def read_records(state: Store) -> Iterator[dict[str, Any]]:
-    """Give what is told of the derived tables whose state is in a folder; what cannot be read is left out."""
-    for file in contents(state, _FOLDER).files:
-        record = read_word(state, file.path)
-        if record.keys() >= {"address", "name", "sources", "keys", "losses", "how"}:
-            yield record
+def read_records(state: Store) -> Collection[dict[str, Any]]:
+    """Return what is told of the derived tables whose state is in a folder; what cannot be read is left out."""
+    records = (read_word(state, file.path) for file in contents(state, _FOLDER).files)
+    known = {"address", "name", "sources", "keys", "losses", "how"}
+    told = sorted(
+        (one for one in records if one.keys() >= known), key=lambda one: one.get("at", "")
+    )
+    return {one["address"]: one for one in told}.values()  # former versions have named no schema

@@ -11,14 +11,17 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar, Literal
 
+from mirrorlib.delta.key_property import KEYS_PROPERTY, stored_keys
 from mirrorlib.delta.table import refer
 from mirrorlib.derived.report import read_records
 from mirrorlib.derived.sources import CONSUMER, MODE
 from mirrorlib.errors import MirrorError
 from mirrorlib.journal.disk import find_journals
 from mirrorlib.journal.registry import registries
+from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
@@ -93,8 +96,14 @@ def lineage(
     """
     place = Target.of(target, catalog=catalog, state=state)
     waiting, seen, edges = [place], set[str](), list[Edge]()
+    target_at = cache(_target_at)  # many tables lie in one
+
+    def above(address: str) -> list[Target]:
+        """Return the targets that a table may belong to, where they have a state."""
+        return [*filter(None, (target_at(root) for root, _ in targets_above(address)))]
+
     if catalog is None and state is None:
-        waiting += _above(place.place)
+        waiting += above(place.place)
     while waiting:
         here = waiting.pop(0)
         if here.state in seen:
@@ -104,31 +113,33 @@ def lineage(
         found = [*_mirrors(here, store), *_derived(store), *_exports(here, store)]
         edges += found
         ends = [end for e in found if e.kind == "derive" for end in (e.source, e.target)]
-        waiting += [above for end in dict.fromkeys(ends) for above in _above(end)]
+        waiting += [root for end in dict.fromkeys(ends) for root in above(end)]
     return LineageReport(target=place.shown, edges=tuple(_sorted(edges)))
 
 
-def _above(address: str) -> list[Target]:
-    """Return the targets that a table may belong to, where they have a state."""
-    found = []
-    for root, _ in targets_above(address):
-        with contextlib.suppress(MirrorError):
-            if open_store(root).list_folder(STATE_FOLDER) is not None:
-                found.append(Target.of(root, catalog=None, state=None))
-    return found
+def _target_at(root: str) -> Target | None:
+    """Return the target that a folder is, where it has a state."""
+    with contextlib.suppress(MirrorError):
+        if open_store(root).list_folder(STATE_FOLDER) is not None:
+            return Target.of(root, catalog=None, state=None)
+    return None
 
 
 def _mirrors(place: Target, state: Store) -> Iterator[Edge]:
     for name, journal in find_journals(state).items():
-        if (entry := journal.newest_of(journal.lives())) is not None:
-            keys, policy = entry.plan.policies.keys, entry.plan.policies.insert_policy
+        lives = journal.lives()
+        if (entry := journal.newest_of(lives)) is not None:
+            done = journal.last_done(lives[-1], entry.plan, entry.done)
+            keys = Keys(partition=entry.plan.policies.keys)
+            if done is not None and done.keys is not None:  # what the table itself is said to have
+                keys = stored_keys({KEYS_PROPERTY: done.keys}) or Keys()
             yield Edge(
                 kind="apply",
                 source=entry.plan.zone,
                 target=refer(place, name).address,
                 name=str(name),
-                keys=keys,
-                primary=bool(keys) and policy == "upsert",
+                keys=keys.partition,
+                primary=bool(keys.primary),
             )
 
 

@@ -25,7 +25,7 @@ from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.feed.proof import CLOCKS, retention_of
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.registry import Registry, registries
-from mirrorlib.journal.streams import version_given
+from mirrorlib.journal.streams import last_seen, version_given
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 from mirrorlib.tabular import StateReport
@@ -166,6 +166,8 @@ def _tell_loss(commits: Commits, registry: Registry, horizon: datetime) -> str:
     if (stream := registry.newest_stream()) is None:
         return ""
     entry = registry.newest(stream)
+    if not commits.is_still(*last_seen(stream, entry)):
+        return ""  # of a table that was made anew, or of another schema's, and reads nothing of this one
     who = f"{registry.table}: consumer {registry.consumer}"
     if entry is not None and entry.done is None and entry.plan.kind == "snapshot":
         until = entry.plan.until

@@ -8,8 +8,10 @@ import shutil
 import time
 from collections import Counter
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
@@ -17,16 +19,19 @@ import mirrorlib
 from derived.lakes import Lake
 from mirrorlib.cli.main import main
 from mirrorlib.commit.mark import Mark, append_rows
+from mirrorlib.delta.address import find_table_at
 from mirrorlib.delta.sessions import configured
 from mirrorlib.derived import commit
 from mirrorlib.derived.place import TablePlace, find_place
+from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
 from mirrorlib.journal import leases as lease
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
-from mirrorlib.operate import lineage
-from mirrorlib.store import open_store
+from mirrorlib.operate import lineage, vacuum
+from mirrorlib.store import Folder, open_store
+from mirrorlib.store.local import LocalStore
 from tables import newest_version, read_versions
 from zones import ZoneWriter
 
@@ -34,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.delta.table import TableRef
-    from mirrorlib.derived.report import DeriveReport
     from mirrorlib.events import Event
 
 ORDERS = "id int, customer int, amount int, note string"
@@ -669,6 +673,14 @@ def test_lineage_tells_every_way_and_where_keys_were_lost(
     assert 0 == main(["lineage", str(lake.root), "--json"])
     assert json.loads(capsys.readouterr().out)["edges"][1]["how"] == "full"
 
+    mirrored.file([{"id": 2, "v": "b"}])
+    zone.table("known", keys=["id"]).file([{"id": 1}])
+    mirrorlib.apply(lake.spark, str(zone), lake.root, insert_policy="upsert")
+    # Rows of before, under another policy, may have one key.
+    assert {"bronze": False, "known": True} == {
+        edge.name: edge.primary for edge in mirrorlib.lineage(lake.root).edges[:2]
+    }
+
 
 def test_a_source_in_another_schema_is_told_once_and_by_its_own_address(tmp_path: Path) -> None:
     """The registry beside it knows a bare name, which is none in the schema that was asked for."""
@@ -683,6 +695,81 @@ def test_a_source_in_another_schema_is_told_once_and_by_its_own_address(tmp_path
     (edge,) = mirrorlib.lineage("gold", catalog="dev", state=tmp_path).edges
 
     assert ("derive", silver, gold, "full") == (edge.kind, edge.source, edge.target, edge.how)
+
+
+def test_lineage_asks_once_what_lies_above_many_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a store each question takes its time."""
+    keys = {"partition": [], "primary": []}
+    for place in range(100):
+        told = {"address": f"{tmp_path}/silver/{place}", "name": str(place), "how": "full"}
+        source = {"address": f"{tmp_path}/bronze/{place}"}
+        record = {"format": 1, "keys": keys, "losses": [], "sources": [source], **told}
+        open_store(f"{tmp_path}/_mirrorlib").put(
+            f"derived/{place}.json", json.dumps(record).encode()
+        )
+    asked: list[str] = []
+    listed = LocalStore.list_folder
+
+    def list_folder(store: LocalStore, folder: str) -> Folder | None:
+        asked.append(folder)
+        return listed(store, folder)
+
+    monkeypatch.setattr(LocalStore, "list_folder", list_folder)
+
+    assert 100 == len(mirrorlib.lineage(tmp_path).edges)
+    assert len(asked) < 20
+
+
+def test_tables_of_one_name_in_two_schemas_are_told_of_both(tmp_path: Path) -> None:
+    """Their state may be in one folder; what a former version has told of one of them is replaced."""
+    chain = ("`dev`.`bronze`.`orders`", "`dev`.`silver`.`orders`", "`dev`.`gold`.`orders`")
+    for source, target in pairwise(chain):
+        place = find_place(cast("Any", None), target, state=tmp_path)
+        read = SourceReport(
+            table=source, address=source, after=-1, until=0, changed=None, keys=("id",)
+        )
+        report = DeriveReport(
+            name=target,
+            target=target,
+            how="full",
+            sources=(read,),
+            version=0,
+            keys=Keys(),
+            seconds=0,
+        )
+        write_record(place, report)
+    former = json.loads((tmp_path / "derived" / "gold~2Forders.json").read_text())
+    former |= {"how": "row-wise", "at": "2026-01-01T00:00:00+00:00"}
+    (tmp_path / "derived" / "orders.json").write_text(json.dumps(former))
+
+    edges = mirrorlib.lineage("gold", catalog="dev", state=tmp_path).edges
+
+    assert [(*chain[:2], "full"), (*chain[1:], "full")] == [
+        (edge.source, edge.target, edge.how) for edge in edges
+    ]
+
+
+def test_vacuum_minds_no_reader_of_another_table_of_the_name(tmp_path: Path) -> None:
+    """In the state folder of a catalog's schemas it has the same one; what it has read is told by the table's id."""
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+    schema = json.dumps({"type": "struct", "fields": [field]})
+    told = {"id": "its own", "schemaString": schema, "partitionColumns": [], "configuration": {}}
+    added = {"path": "a", "partitionValues": {}, "size": 1, "modificationTime": 0}
+    log = open_store(f"{tmp_path}/orders/_delta_log")
+    for version, action in enumerate(({"metaData": told}, {"add": {**added, "dataChange": True}})):
+        log.put(f"{version:020d}.json", json.dumps(action).encode())
+    commits = find_table_at(str(tmp_path / "orders")).commits
+    streams = []
+    for name, table_id in (("own", commits.metadata.id), ("of another", "another's")):
+        streams.append(Registry(open_store(str(tmp_path / "state")), name, parse_name("orders")))
+        wanted = {"to": "x", "mode": "derive", "net": False, "start_at": 0, "table_id": table_id}
+        streams[-1].begin({**wanted, "on_expired": "snapshot"}, 1)
+
+    losers = vacuum._losers(commits, streams, datetime.now(UTC) + timedelta(hours=1))
+
+    assert {"own"} == losers.keys()
 
 
 @pytest.mark.thorough

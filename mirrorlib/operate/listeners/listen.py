@@ -23,6 +23,7 @@ from mirrorlib.events import LOG, STOPPED, facts_of
 from mirrorlib.extras import Extra, how_to_install
 
 _LOG = logging.getLogger(__name__)
+_LONGEST = 30_000  # characters: no system starts a command with a variable of more than 128 KB
 Tell = Callable[[logging.LogRecord, Mapping[str, Any]], object]
 
 
@@ -116,6 +117,7 @@ def _caller(command: str) -> Tell:
         stops = facts["event"] in {"block", "failure"} and facts["before"] not in STOPPED
         if stops or facts["event"] == "recovery":
             texts = {f"MIRRORLIB_{k.upper()}": v for k, v in facts.items() if isinstance(v, str)}
+            texts = {name: text[:_LONGEST] for name, text in texts.items()}  # all is in the JSON
             line, env = f"{_JsonLine().format(record)}\n".encode(), {**os.environ, **texts}
             try:
                 subprocess.run(words, input=line, env=env, stdout=2, timeout=60, check=True)  # noqa: S603  # theirs

@@ -17,6 +17,7 @@ from openlineage.client import facet_v2 as facets
 from openlineage.client.uuid import generate_new_uuid
 
 from mirrorlib.delta.address import split_dotted
+from mirrorlib.names import TableName, parse_name
 from mirrorlib.operate.listeners.listen import Tell
 
 _JOBS = {"batch": "apply", "block": "apply", "failure": "apply", "derive": "derive"}
@@ -55,18 +56,12 @@ def _inputs(said: Mapping[str, Any]) -> list[ol.InputDataset]:
 
 def _outputs(said: Mapping[str, Any]) -> list[ol.OutputDataset]:
     if "to" in said:
-        return [ol.OutputDataset(*_named(said["to"], said["table"]))]
+        return [ol.OutputDataset(*_received(said["to"], parse_name(said["table"])))]
     if "columns" not in said:
         return []
-    schema, of = facets.schema_dataset, facets.column_lineage_dataset
+    schema = facets.schema_dataset
     columns = [schema.SchemaDatasetFacetFields(*one) for one in said["columns"].items()]
     told = {**_version(said["version"]), "schema": schema.SchemaDatasetFacet(columns)}
-    origins = {
-        name: of.Fields([of.InputField(*_named(at), column) for at, column in columns])
-        for name, columns in said.get("origins", {}).items()
-    }
-    if origins:
-        told["columnLineage"] = of.ColumnLineageDatasetFacet(origins)
     return [ol.OutputDataset(*_named(said["address"]), facets=told)]
 
 
@@ -74,10 +69,20 @@ def _version(version: int) -> dict[str, facets.DatasetFacet]:
     return {"version": facets.dataset_version_dataset.DatasetVersionDatasetFacet(str(version))}
 
 
-def _named(place: str, table: str = "") -> tuple[str, str]:
-    """Name a place, or a table at a receiver, as OpenLineage does: a namespace, and a name in it."""
-    if table:
-        place = f"{_SCHEME.sub('', place).partition('?')[0]}/{table}"
+def _received(to: str, table: TableName) -> tuple[str, str]:
+    """Name what a receiver has of a table, as whoever reads it there does."""
+    kind, place = to.partition(":")[0], _SCHEME.sub("", to).partition("?")[0]
+    if kind == "kafka":
+        place = place.replace("{schema}", table.schema or "").replace("{table}", table.table)
+        return _named(place)
+    if place.startswith("postgresql:"):
+        schema = f"{place.replace('postgresql', 'postgres', 1)}.{table.schema or 'public'}"
+        return _named(f"{schema}.{table.table}")
+    return _named(f"{place}/{table.folder if kind == 'zone' else table}")
+
+
+def _named(place: str) -> tuple[str, str]:
+    """Name a place as OpenLineage does: a namespace, and a name in it."""
     if place.startswith("`"):
         return "spark", ".".join(split_dotted(place))
     if "://" not in place:

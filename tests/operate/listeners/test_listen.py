@@ -175,6 +175,17 @@ def test_names_of_others_reach_no_shell(tmp_path: Path) -> None:
     assert not (tmp_path / "owned").exists()
 
 
+def test_an_alert_with_a_long_reason_is_run(tmp_path: Path) -> None:
+    """The JSON has all of it, and the variable its beginning: no command begins with one that is too long."""
+    command = program(
+        tmp_path, "print(len(event['reason']), len(os.environ['MIRRORLIB_REASON']), file=out)"
+    )
+    with mirrorlib.listen(alert=command):
+        emit_state("", table="t", state="failed", reason=100_000 * "ü")
+
+    assert "100000 30000\n" == (tmp_path / "alerts").read_text()
+
+
 @pytest.mark.parametrize(
     "text, said", [("sys.exit(3)", "exit status 3"), ("os.kill(os.getpid(), 9)", "SIGKILL")]
 )

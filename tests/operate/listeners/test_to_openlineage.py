@@ -1,4 +1,4 @@
-"""OpenLineage is told of runs: inputs are files or versions, the output is a version, columns lead back to their sources."""
+"""OpenLineage is told of runs: inputs are files or versions, the output is a version."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def test_a_merge_reads_files_and_writes_a_version(
     assert f"{tmp_path}/lake/dbo/orders" == written["name"]
 
 
-def test_columns_of_a_derived_table_lead_back_to_their_sources(
+def test_a_derived_table_reads_a_version_of_each_source(
     spark: SparkSession, tmp_path: Path, told: Told
 ) -> None:
-    """By table and column, through a join."""
+    """In the order of its sources."""
     lake = Lake(spark, tmp_path / "lake")
     orders = lake.make("orders", "id INT, customer INT, amount INT", "id")
     people = lake.make("customers", "customer INT, name STRING", "customer")
@@ -98,16 +98,10 @@ def test_columns_of_a_derived_table_lead_back_to_their_sources(
         mirrorlib.derive(spark, "texts", [orders, people], join, lake.path("texts"))
 
     (run,) = told.ends()
-    (written,) = run["outputs"]
     assert "derive.texts" == run["job"]["name"]
     assert [(orders, "1"), (people, "1")] == [
         (one["name"], one["facets"]["version"]["datasetVersion"]) for one in run["inputs"]
     ]
-    fields = written["facets"]["columnLineage"]["fields"]
-    assert {"id": [(orders, "id")], "text": [(people, "name"), (orders, "amount")]} == {
-        name: [(one["name"], one["field"]) for one in origins["inputFields"]]
-        for name, origins in fields.items()
-    }
 
 
 @pytest.mark.parametrize(
@@ -138,12 +132,14 @@ def test_places_have_the_names_that_openlineage_gives_them(
     [
         ("delta:/data/copy", "file", "/data/copy/dbo/t"),
         ("files:s3://bucket/a?format=csv", "s3://bucket", "a/dbo/t"),
-        ("jdbc:postgresql://host:5432/db", "postgresql://host:5432", "db/dbo/t"),
-        ("kafka://host:9092/topic", "kafka://host:9092", "topic/dbo/t"),
+        ("zone:/lake/zone", "file", "/lake/zone/dbo.schema/t"),
+        ("jdbc:postgresql://host:5432/db?user=me", "postgres://host:5432", "db.dbo.t"),
+        ("kafka://host:9092/topic", "kafka://host:9092", "topic"),
+        ("kafka://host:9092/{schema}.{table}?tombstones=true", "kafka://host:9092", "dbo.t"),
     ],
 )
 def test_receivers_have_names_too(told: Told, to: str, namespace: str, name: str) -> None:
-    """A table at each."""
+    """Those by which whoever reads them is told of: a table, a zone's folder, a topic."""
     with mirrorlib.listen(told.listener):
         emit("window", "%(table)s", table="dbo/t", to=to, consumer="c", sources=[("/data/t", 3)])
 
