@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from logging import INFO
 from typing import Any, Final
 
 from mirrorlib.commit.claim import was_overtaken
@@ -30,8 +31,9 @@ from mirrorlib.derived.job import (
 )
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
 from mirrorlib.derived.sources import Round, end_round
+from mirrorlib.derived.strategy.origins import origins_of
 from mirrorlib.errors import MirrorError, TableBusyError
-from mirrorlib.events import emit, pick
+from mirrorlib.events import LOG, emit, pick
 from mirrorlib.journal.streams import Outcome
 from mirrorlib.keys.value import Keys
 from mirrorlib.store import open_store
@@ -65,6 +67,7 @@ def _tell(job: DeriveJob, report: DeriveReport, computed: Computed) -> None:
         rows=pick(report, "added", "removed"),
         columns=dict(computed.result.dtypes),
         sources=[(one.address, one.until) for one in report.sources],
+        origins=origins_of(computed.result, computed.framed) if LOG.isEnabledFor(INFO) else {},
     )
 
 

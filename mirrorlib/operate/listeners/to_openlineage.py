@@ -59,9 +59,15 @@ def _outputs(said: Mapping[str, Any]) -> list[ol.OutputDataset]:
         return [ol.OutputDataset(*_received(said["to"], parse_name(said["table"])))]
     if "columns" not in said:
         return []
-    schema = facets.schema_dataset
+    schema, of = facets.schema_dataset, facets.column_lineage_dataset
     columns = [schema.SchemaDatasetFacetFields(*one) for one in said["columns"].items()]
     told = {**_version(said["version"]), "schema": schema.SchemaDatasetFacet(columns)}
+    origins = {
+        name: of.Fields([of.InputField(*_named(at), column) for at, column in columns])
+        for name, columns in said.get("origins", {}).items()
+    }
+    if origins:
+        told["columnLineage"] = of.ColumnLineageDatasetFacet(origins)
     return [ol.OutputDataset(*_named(said["address"]), facets=told)]
 
 

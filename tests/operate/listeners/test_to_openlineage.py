@@ -1,4 +1,4 @@
-"""OpenLineage is told of runs: inputs are files or versions, the output is a version."""
+"""OpenLineage is told of runs: inputs are files or versions, the output is a version, columns lead back to their sources."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def test_a_merge_reads_files_and_writes_a_version(
     assert f"{tmp_path}/lake/dbo/orders" == written["name"]
 
 
-def test_a_derived_table_reads_a_version_of_each_source(
+def test_columns_of_a_derived_table_lead_back_to_their_sources(
     spark: SparkSession, tmp_path: Path, told: Told
 ) -> None:
-    """In the order of its sources."""
+    """By table and column, through a join."""
     lake = Lake(spark, tmp_path / "lake")
     orders = lake.make("orders", "id INT, customer INT, amount INT", "id")
     people = lake.make("customers", "customer INT, name STRING", "customer")
@@ -98,10 +98,16 @@ def test_a_derived_table_reads_a_version_of_each_source(
         mirrorlib.derive(spark, "texts", [orders, people], join, lake.path("texts"))
 
     (run,) = told.ends()
+    (written,) = run["outputs"]
     assert "derive.texts" == run["job"]["name"]
     assert [(orders, "1"), (people, "1")] == [
         (one["name"], one["facets"]["version"]["datasetVersion"]) for one in run["inputs"]
     ]
+    fields = written["facets"]["columnLineage"]["fields"]
+    assert {"id": [(orders, "id")], "text": [(people, "name"), (orders, "amount")]} == {
+        name: [(one["name"], one["field"]) for one in origins["inputFields"]]
+        for name, origins in fields.items()
+    }
 
 
 @pytest.mark.parametrize(
