@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from html import escape
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from mirrorlib.errors import place_in, printable
 from mirrorlib.landing.check.rules import ERRORS, NOTES, WARNINGS
-from mirrorlib.tabular import Report
+from mirrorlib.tabular import Report, shown_moment
 
 ERRORS_LISTED = 100  # of one rule in one table
+_COLOURS = ("#a91e2c", "#c98a14", "#2f9e77")  # of errors, of warnings, of neither
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
@@ -167,3 +170,23 @@ class CheckReport(Report):
     def notes(self) -> list[str]:
         """Return every finding, a line each."""
         return [str(finding) for finding in self.findings] or ["Nothing was found."]
+
+    def _repr_html_(self) -> str:
+        """Draw in a notebook, below the table, when each table's files came, in the colour of its worst finding."""
+        came = [(t, t.first, t.last) for t in self.tables if t.first and t.last]
+        if not came:
+            return Report._repr_html_(self)
+        since, until = min(first for _, first, _ in came), max(last for _, _, last in came)
+        scale, drawn = 98 / (_seconds(since, until) or 1), []
+        for t, first, last in came:
+            left, width = _seconds(since, first) * scale, _seconds(first, last) * scale + 2
+            colour = _COLOURS[0 if t.errors else 1 if t.warnings else 2]
+            bar = f"margin-left:{left:.2f}%;width:{width:.2f}%;height:12px;background:{colour}"
+            drawn.append(f'{escape(t.table)}: {t.files:,} files<div style="{bar}"></div>')
+        axis = f"When files came: {shown_moment(since)} to {shown_moment(until)} UTC"
+        drawing = f'<div style="max-width:60rem">{"".join(drawn)}</div>'
+        return f"{Report._repr_html_(self)}<p>{axis}</p>{drawing}"
+
+
+def _seconds(since: str, until: str) -> float:
+    return (datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds()
