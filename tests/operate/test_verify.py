@@ -132,6 +132,21 @@ def test_keys_that_have_a_null_in_other_places_are_others(spark: SparkSession) -
     assert (2, 2, (), False) == sides.compare()
 
 
+def test_a_microsecond_within_a_value_counts(spark: SparkSession) -> None:
+    """Spark's JSON, by which nested values are hashed, has milliseconds unless it is told otherwise."""
+    wanted, found = (
+        spark.sql(
+            f"SELECT 1 AS id, array(named_struct('t', TIMESTAMP '2020-01-01 00:00:00.{end}')) AS v"
+        )
+        for end in ("000001", "000002")
+    )
+    sides = Sides(begun=wanted, found=as_found(found), columns=("id", "v"), keys=("id",), sample=1)
+
+    *counts, changes, _ = sides.compare()
+
+    assert ([1, 1], ["update"]) == (counts, [one.change for one in changes])
+
+
 def test_one_changed_row_is_found_and_named(
     spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

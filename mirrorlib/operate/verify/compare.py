@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import SET
+from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delta.sessions import configured
 from mirrorlib.feed.changes import Change, first_changes
 from mirrorlib.feed.net import KIND, POST, PRE, TIME, VERSION
@@ -243,7 +244,7 @@ class Sides:
         fields = [self.found.schema[name] for name in names]
         nested = [one.name for one in fields if one.dataType.typeName() in {"struct", "array"}]
         hashed = digest([name for name in names if name not in nested])["long"]
-        texts = (f.to_json(f.struct(quote(name)), {"ignoreNullFields": "false"}) for name in nested)
+        texts = (f.to_json(f.struct(quote(name)), JSON_OPTIONS) for name in nested)
         return f.xxhash64(hashed, *texts) if nested else hashed
 
     def _is_sampled(self) -> Column:
