@@ -64,10 +64,10 @@ def test_a_missing_java_is_refused(
 def test_missing_packages_are_named_with_the_extra_that_has_them() -> None:
     """The bare package has no Spark: a cluster's own is used there."""
     program = (
-        "import sys, importlib.util\n"
+        "import sys\n"
         "from mirrorlib.platform.session import local_spark\n"
         "from mirrorlib.errors import LocalSparkError\n"
-        "sys.path[:] = []; sys.meta_path.clear()\n"
+        "sys.modules.update(pyspark=None, delta=None)\n"
         "try: local_spark()\n"
         "except LocalSparkError as error: print(error)\n"
     )

@@ -170,3 +170,19 @@ def test_what_was_written_under_a_column_mapping_that_is_gone_is_expired(
         first = expired.value.first_readable
         assert first is not None
         assert [2] == [row.id for row in table.read(after=first - 1).collect()]
+
+
+@pytest.mark.thorough
+def test_a_column_mapping_that_changed_no_name_may_go(spark: SparkSession, tmp_path: Path) -> None:
+    """Columns of a table that was mapped later are called in its files as they are called."""
+    table = Table(spark, tmp_path / "t", "Id int, s struct<A: int>", FEED)
+    modes = [
+        f"ALTER TABLE {{t}} SET TBLPROPERTIES ('delta.columnMapping.mode' = '{mode}')"
+        for mode in ("name", "none")
+    ]
+    first, second = (f"INSERT INTO {{t}} SELECT {n}, struct({n} AS A)" for n in (1, 2))
+
+    table.run(modes[0], first, modes[1], second)
+
+    read = table.read(after=0).collect()
+    assert [(1, (1,)), (2, (2,))] == sorted((row.Id, tuple(row.s)) for row in read)

@@ -32,9 +32,8 @@ from mirrorlib.identifiers import quote
 
 _KEY = "_mirror_key"
 _MOST_ROWS = 4_000_000  # whose keys are grouped in this process
-_MOST_VALUES = (
-    32_000_000  # of the rows that are read: files that compress well are many times their size
-)
+# Of the rows that are read: files that compress well are many times their size.
+_MOST_VALUES = 32_000_000
 _MOST_READ = 256 << 20  # bytes of files: each is read here
 _MOST_KNOWN = 32 << 20  # bytes of what is known of keys, which travels to every task
 _AT_ONCE = 4  # files

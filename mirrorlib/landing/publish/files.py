@@ -16,7 +16,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.errors import ChangeFileError, first_line
+from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.tables import iter_tables, read_header
 from mirrorlib.landing.delimited.text import TextFile
@@ -34,7 +34,17 @@ _NO_NUMBER = r"^(\+|-?0[0-9xX])"
 _MANY_DIGITS = r"^-?[0-9]{8,}$"  # from 8 on, a float may have no room for them
 _PARQUET = frozenset({".parquet", ".pq"})
 # The first that takes all values of a column is its type.
-_LOOKS = (pa.int64(), pa.bool_(), pa.date32(), pa.timestamp("us"), INSTANT, pa.float64())
+_LOOKS = (
+    pa.int64(),
+    pa.bool_(),
+    pa.date32(),
+    pa.timestamp("us"),
+    INSTANT,
+    pa.timestamp("ns"),
+    pa.timestamp("ns", "UTC"),
+    pa.float64(),
+)
+_PACKED_OTHERWISE = frozenset({".bz2", ".br", ".lz4", ".xz"})
 _WELL_WRITTEN = (
     "Save the file as UTF-8, with a header, and with quotes around values that hold a comma, a quote or a line end; "
     "or read it yourself and give the rows as an Arrow table."
@@ -42,7 +52,7 @@ _WELL_WRITTEN = (
 
 
 def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Read a file that is to be published: Parquet, a folder of it, or `.csv`, packed or not.
+    """Read a file that is to be published: Parquet, a folder of it, or `.csv`, plain or packed by gzip or zstd.
 
     *types* are the table's by column name, for CSV.
     """
@@ -52,7 +62,8 @@ def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa
         if path.suffix.lower() in _PARQUET:
             with path.open("rb") as file:
                 return open_parquet(file).read()
-        if ".csv" in (suffix.lower() for suffix in path.suffixes):
+        suffixes = {suffix.lower() for suffix in path.suffixes}
+        if ".csv" in suffixes and not suffixes & _PACKED_OTHERWISE:
             return _read_csv(path, table, types)
     except (pa.ArrowException, OSError) as exc:
         msg = "the file to publish cannot be read"
@@ -62,8 +73,8 @@ def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa
         raise ChangeFileError(
             msg, table=table, file=path.name, found=found, next_step=step
         ) from exc
-    msg = "the file to publish is neither .parquet nor .csv"
-    step = "Rename it, or read it yourself and give the rows as an Arrow table."
+    msg = "the file to publish is neither .parquet nor .csv, plain or packed by gzip or zstd"
+    step = "Rename it, pack it so, or read it yourself and give the rows as an Arrow table."
     raise ChangeFileError(msg, table=table, file=path.name, next_step=step)
 
 
@@ -108,8 +119,10 @@ def _read_csv(path: Path, table: str, types: Mapping[str, pa.DataType]) -> pa.Ta
         text = TextFile(handle, file, PLAIN_DIALECT, table)
         try:
             texts = pa.concat_tables(iter_tables(text, read_header(text)))
-        except ChangeFileError as exc:
+        except (ChangeFileError, SchemaError) as exc:
             raise exc.but(next_step=_WELL_WRITTEN) from exc
+    if texts.num_columns == 1:
+        texts = texts.drop_null()  # an empty line is no row
     folded = {fold_name(name): kind for name, kind in types.items()}
     known = {name: folded.get(fold_name(name)) for name in texts.column_names}
     return pa.table({name: _typed(texts[name], kind) for name, kind in known.items()})
@@ -124,7 +137,7 @@ def _typed(texts: pa.ChunkedArray, known: pa.DataType | None) -> pa.ChunkedArray
     bare = pc.ascii_trim_whitespace(texts)
     for kind in _LOOKS if known is None else (known, *_LOOKS):
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            values = bare.cast(kind)
+            values = (bare if kind == known else texts).cast(kind)
             changes = has_no_numbers if kind == known else _is_not_plain
             return texts if is_number(kind) and changes(texts, kind) else values
     return texts

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,7 +46,7 @@ def take_rows(
     *marker* is one for all rows, or the name of the column that holds them; None when they are in `__rowMarker__`, or
     nowhere. *types* are the table's by column name, for CSV input; others are inferred.
     """
-    rows = _bare(_as_table(data, table, types))
+    rows = _bare(_as_table(data, table, types), types)
     found = [name for name in rows.column_names if name.lower() == MARKER]
     if len(found) > 1:
         msg = "the data has two row marker columns"
@@ -182,15 +182,15 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
     raise TypeError(msg)
 
 
-def _bare(rows: pa.Table) -> pa.Table:
+def _bare(rows: pa.Table, known: Container[str]) -> pa.Table:
     """Leave out what others noted in the schema, which would travel with every file, and pandas' index without a name.
 
-    Decimals that end before the point are written out: Parquet has no word for them.
+    A column of the table that is *known* stays. Decimals that end before the point are written out: Parquet has no word
+    for them.
     """
     index = (rows.schema.pandas_metadata or {}).get("index_columns", ())
-    rows = rows.drop_columns(
-        [one for one in rows.column_names if one.startswith(_INDEX) and one in index]
-    )
+    unnamed = [one for one in rows.column_names if one.startswith(_INDEX) and one in index]
+    rows = rows.drop_columns([one for one in unnamed if one not in known])
     fields, columns = [], []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         kind = field.type
@@ -204,9 +204,8 @@ def _bare(rows: pa.Table) -> pa.Table:
 def encode_rows(rows: pa.Table, file_format: PublishFormat) -> bytes:
     """Encode one change file; without rows it is a whole file too."""
     sink = io.BytesIO()
-    if (
-        file_format == "parquet"
-    ):  # without Arrow's own copy of the schema: every reader sees the same types
+    if file_format == "parquet":
+        # Without Arrow's own copy of the schema every reader sees the same types.
         pq.write_table(rows.combine_chunks(), sink, compression="zstd", store_schema=False)
         return sink.getvalue()
     columns = [_as_text(column) for column in rows.columns]
@@ -224,11 +223,9 @@ def fingerprint_rows(rows: pa.Table) -> str:
     digest = hashlib.sha256()
     for field, column in zip(rows.schema, rows.columns, strict=True):
         values = canonical_values(column, mirror_type(field.type, "keep") or field.type)
-        for part in (
-            pc.is_valid(values),
-            values.drop_null(),
-        ):  # what lies where NULL is, is anything
-            # In a byte each: behind the last of packed ones lies anything, too.
+        digest.update(str(values.type).encode())
+        # What lies where NULL is, is anything; and behind the last of packed bits, which get a byte each.
+        for part in (pc.is_valid(values), values.drop_null()):
             bare = part.cast(pa.int8()) if pa.types.is_boolean(part.type) else part
             whole = pa.table({field.name: bare}).combine_chunks()
             with pa.BufferOutputStream() as sink, pa.ipc.new_stream(sink, whole.schema) as stream:
