@@ -166,6 +166,12 @@ def test_a_folder_that_is_a_table_is_not_read_by_its_files(
             "id,v\n1,2026-01-28 12:30+01:00\n",
             {"id": [1], "v": [datetime(2026, 1, 28, 11, 30, tzinfo=UTC)]},
         ),
+        (
+            "id,v\n1,2026-01-28 12:30:01.1234560\n",
+            {"id": [1], "v": [datetime(2026, 1, 28, 12, 30, 1, 123_456)]},
+        ),
+        ("id,v\n1, true\n2, 2026-01-28\n", {"id": [1, 2], "v": [" true", " 2026-01-28"]}),
+        ("id\na\n\nb\n", {"id": ["a", "b"]}),
         ("id,v\n", {"id": [], "v": []}),
         ("id,v\n1,N/A\n", {"id": [1], "v": ["N/A"]}),
     ],
@@ -209,6 +215,7 @@ def test_csv_is_read_with_the_types_that_are_known(tmp_path: Path) -> None:
             "line 1: the text is not utf-8 .*Save the file as UTF-8",
         ),
         ("rows.xlsx", b"PK", "neither .parquet nor .csv"),
+        ("rows.csv.bz2", b"BZ", "neither .parquet nor .csv, plain or packed by gzip or zstd"),
         ("folder/", None, "holds no Parquet files"),
     ],
 )
