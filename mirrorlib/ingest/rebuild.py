@@ -38,7 +38,7 @@ from mirrorlib.ingest.run import apply_job
 from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import REBUILD, Done, Entry, Life
 from mirrorlib.landing.listing import TableFolder
-from mirrorlib.names import TableName, parse_name
+from mirrorlib.names import WHOLE_FOLDER, TableName, parse_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import StateReport
@@ -139,6 +139,10 @@ def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[str
         msg = "only a table whose files all have numbers can be rebuilt"
         step = f"Start it over, which replaces its content: mirrorlib reset TARGET {table}"
         raise JournalError(msg, table=table, next_step=step)
+    if start_at is not None and set(entry.position) - {WHOLE_FOLDER}:
+        msg = "a table with partition folders cannot begin with one number: each folder has its own"
+        step = f"Rebuild it without --start-at, or start it over: mirrorlib reset TARGET {table}"
+        raise JournalError(msg, table=table, found=str(start_at), next_step=step)
     options = Options(
         insert_policy=policies.insert_policy,
         ntz=policies.ntz,

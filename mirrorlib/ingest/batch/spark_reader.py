@@ -27,6 +27,7 @@ from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.partial import with_sets
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
+from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import INSERT, UPSERT, FileColumn
 from mirrorlib.landing.types import comparable, is_binary_float, mirror_type
 
@@ -177,7 +178,7 @@ def _rewritten(
     schema = pa.schema(
         [*((c.name, c.type) for c in columns), (MARKER, pa.int32()), (ORDER, pa.int64())]
     )
-    folder = f"{stage.folder}/{firsts[group[0].file.path] // ROWS_PER_FILE}"
+    folder = f"{stage.folder}/{new_attempt()}"  # a batch may be read again, in other groups
     for landed in group:
         first = firsts[landed.file.path]
         with (
