@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -45,11 +46,22 @@ def test_a_file_without_rows_hides_none_of_those_behind_it(
         assert [1, 2] + ([11, 12] if start else []) == rows
 
 
+BY_TIME = {"fileDetectionStrategy": "LastUpdateTimeFileDetection"}
+
+
 @pytest.mark.thorough
+@pytest.mark.parametrize(
+    "name, more", [("{:020d}.csv", {}), ("export {}.csv", BY_TIME)], ids=["plain", "alone"]
+)
 def test_text_that_memory_does_not_hold_is_read_by_one_scan(
-    spark: SparkSession, zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    more: dict[str, object],
 ) -> None:
-    """Each scan more would cost the batch far more than the file takes."""
+    """Each scan more would cost the batch far more than the file takes; where names are told one by one, a scan each."""
     scans: list[object] = []
 
     def read(*given: Any) -> Any:
@@ -59,17 +71,20 @@ def test_text_that_memory_does_not_hold_is_read_by_one_scan(
     monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_DECODED", 0)
     monkeypatch.setattr("mirrorlib.ingest.batch.spark_reader.file_reader", read)
     columns = [{"Name": "id", "DataType": "Int64"}, {"Name": "v", "DataType": "String"}]
-    metadata = {"FileFormat": "CSV", "SchemaDefinition": {"Columns": columns}}
+    metadata = {"FileFormat": "CSV", "SchemaDefinition": {"Columns": columns}, **more}
     table = zone.table("t", keys=["id"], metadata=metadata)
     for number in (1, 2, 3):
         text = f"id,v,__rowMarker__\n7,{number},4\n{number},new,4\n"
-        (table.folder / f"{number:020d}.csv").write_text(text)
+        path = table.folder / name.format(number)
+        path.write_text(text)
+        os.utime(path, (number, number))
 
     assert mirrorlib.apply(spark, str(zone), target, settle=0).ok
 
-    assert 2 == len(scans)  # all three files are asked whether keys come twice, and then folded
-    rows = {(row["id"], row["v"]) for row in read_rows(spark, f"{target}/t")}
-    assert {(1, "new"), (2, "new"), (3, "new"), (7, "3")} == rows
+    # All three files are asked whether keys come twice, and then folded.
+    assert (4 if more else 2) == len(scans)
+    rows = sorted((row["id"], row["v"]) for row in read_rows(spark, f"{target}/t"))
+    assert [(1, "new"), (2, "new"), (3, "new"), (7, "3")] == rows
 
 
 @pytest.mark.parametrize(
