@@ -8,7 +8,7 @@ to be folded. Nothing passes through this process but files that Spark cannot re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -64,16 +64,22 @@ def read_frame(stage: Stage, prepared: Prepared, *, ordered: bool) -> DataFrame:
         for part in parts:
             frame = part if ordered else part.select(*names)
             frames.append(with_sets(group[0], columns, frame) if sets else frame)
-    while len(frames) > 1:  # by pairs: Spark goes over all of a chain again for each of its parts
-        pairs = zip_longest(frames[::2], frames[1::2])
-        frames = [one if other is None else one.unionByName(other) for one, other in pairs]
-    whole = frames[0]
+    whole = unite(frames)
     if not ordered:
         return whole
     marker = f.col(MARKER)
     if policies.insert_policy == "upsert" and policies.keys:
         marker = f.when(marker == INSERT, UPSERT).otherwise(marker).alias(MARKER)
     return whole.select(*names, marker, ORDER, *([SET] if sets else []))
+
+
+def unite(frames: Iterable[DataFrame]) -> DataFrame:
+    """Put frames together by the names of their columns, with NULL for those that one lacks."""
+    left = [*frames]
+    while len(left) > 1:  # by pairs: Spark goes over all of a chain again for each of its parts
+        pairs = zip_longest(left[::2], left[1::2])
+        left = [a if b is None else a.unionByName(b, allowMissingColumns=True) for a, b in pairs]
+    return left[0]
 
 
 def reads_as_it_is(landed: Landed, columns: Columns) -> bool:

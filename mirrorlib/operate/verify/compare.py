@@ -25,6 +25,7 @@ from mirrorlib.feed.changes import Change, first_changes
 from mirrorlib.feed.net import KIND, POST, PRE, TIME, VERSION
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.snapshot import digest
+from mirrorlib.ingest.batch.spark_reader import unite
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.landing.columns import DELETE, INSERT
 
@@ -88,11 +89,6 @@ def replay_rows(
 def as_found(frame: DataFrame) -> DataFrame:
     """Say of rows that they are found."""
     return frame.withColumn(SIDE, f.lit(-1))
-
-
-def unite(frames: Iterable[DataFrame]) -> DataFrame:
-    """Put frames together by the names of their columns, with NULL for those that one lacks."""
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
 def wanted_rows(

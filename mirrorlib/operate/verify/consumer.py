@@ -37,10 +37,11 @@ from mirrorlib.feed.read import read_rows, read_window
 from mirrorlib.feed.schemas import in_its_order, physical_names
 from mirrorlib.feed.window import open_window
 from mirrorlib.identifiers import find_name, quote
+from mirrorlib.ingest.batch.spark_reader import unite
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import Stream, WindowEntry, position_of, snapshot_command
 from mirrorlib.names import parse_name
-from mirrorlib.operate.verify.compare import SIDE, Sides, as_found, unite
+from mirrorlib.operate.verify.compare import SIDE, Sides, as_found
 from mirrorlib.operate.verify.received import Received
 from mirrorlib.operate.verify.receivers import read_received
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely

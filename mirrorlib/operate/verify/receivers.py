@@ -28,6 +28,7 @@ from mirrorlib.errors import FileChangedError, LandingZoneError
 from mirrorlib.events import pick
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE
 from mirrorlib.identifiers import find_name, quote
+from mirrorlib.ingest.batch.spark_reader import unite
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.options import Options
@@ -38,7 +39,7 @@ from mirrorlib.landing.publish.allocate import newest_claim, newest_number
 from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.names import parse_name, sequence_name
 from mirrorlib.operate.verify.applied_files import list_places, open_in
-from mirrorlib.operate.verify.compare import SIDE, as_found, unite, wanted_rows
+from mirrorlib.operate.verify.compare import SIDE, as_found, wanted_rows
 from mirrorlib.operate.verify.database import read_database
 from mirrorlib.operate.verify.received import Received, check_copy, other_copy
 from mirrorlib.operate.verify.tables import read_files

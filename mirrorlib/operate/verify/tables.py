@@ -27,7 +27,7 @@ from mirrorlib.feed.read import read_rows
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.batch.evolve import Growth
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.spark_reader import read_frame
+from mirrorlib.ingest.batch.spark_reader import read_frame, unite
 from mirrorlib.ingest.rows.marks import ORDER, ROWS_PER_FILE, join_spans
 from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.disk import Journal
@@ -38,7 +38,7 @@ from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.verify.applied_files import list_batches, open_files
-from mirrorlib.operate.verify.compare import Sides, as_found, unite
+from mirrorlib.operate.verify.compare import Sides, as_found
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
