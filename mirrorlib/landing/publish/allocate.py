@@ -27,8 +27,11 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
+
 from mirrorlib.errors import ChangeFileError, FileChangedError, TableBusyError
 from mirrorlib.events import pick
+from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import Call, Claim, Content, FileSequence, largest_number
 from mirrorlib.landing.publish.published import PublishedFile
 from mirrorlib.names import sequence_name
@@ -196,13 +199,31 @@ def _landed(place: FileSequence, claim: Claim, *, repeated: bool = False) -> Pub
 
 
 def _verify(zone: Store, place: FileSequence, claim: Claim) -> None:
-    """Look at the size of what is visible now; a reader may have been quick to move it away."""
-    there = zone.stat(f"{place.files}/{claim.file}")
-    if there is not None and there.size != claim.size:
-        msg = f"the published file is not what was sent, {claim.size:,} bytes with {claim.rows:,} rows"
-        step = "Delete the file and publish the batch again; see whether anybody else writes to the table folder."
-        found = f"{there.size:,} bytes"
-        raise ChangeFileError(msg, table=place.table, file=claim.file, found=found, next_step=step)
+    """Look at what is visible now: its size, and its footer, or all of it where there is none."""
+    path = f"{place.files}/{claim.file}"
+    there = zone.stat(path)
+    if there is None:  # a reader was quick to move it away
+        return
+    cause = None
+    try:
+        if there.size == claim.size and _is_complete(zone, path, claim):
+            return
+    except (pa.ArrowException, OSError) as exc:
+        cause = exc
+    msg = f"the published file is not what was sent, {claim.size:,} bytes with {claim.rows:,} rows"
+    step = "Delete the file and publish the batch again; see whether anybody else writes to the table folder."
+    found = f"{there.size:,} bytes"
+    raise ChangeFileError(
+        msg, table=place.table, file=claim.file, found=found, next_step=step
+    ) from cause
+
+
+def _is_complete(zone: Store, path: str, claim: Claim) -> bool:
+    if not path.endswith(".parquet"):
+        data = zone.read(path)
+        return data is None or hashlib.sha256(data).hexdigest() == claim.sha256
+    with zone.open_file(path) as file:
+        return bool(open_parquet(file).metadata.num_rows == claim.rows)
 
 
 def _sweep(zone: Store, place: FileSequence) -> None:

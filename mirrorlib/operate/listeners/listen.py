@@ -108,9 +108,8 @@ def _caller(command: str) -> Tell:
     if not words or shutil.which(words[0]) is None:
         msg = "the alert is no command that can be run"
         step = "Name a program and its arguments; what needs a shell goes into a script."
-        found = (
-            words[0].partition("=")[0] if words else "no word, or an open quote"
-        )  # arguments may hold secrets
+        # Arguments may hold secrets.
+        found = words[0].partition("=")[0] if words else "no word, or an open quote"
         raise ParameterError(msg, found=found, next_step=step)
 
     def tell(record: logging.LogRecord, facts: Mapping[str, Any]) -> None:
