@@ -1214,20 +1214,23 @@ def test_a_table_that_somebody_else_made_in_its_place_is_left_alone(
     mirror.assert_current()
 
 
-@pytest.mark.thorough("seen")
-@pytest.mark.parametrize("seen", ["", "seen"], ids=["not seen", "seen"])
+@pytest.mark.thorough("seen", "planned")
+@pytest.mark.parametrize("seen", ["", "seen", "planned"], ids=["not seen", "seen", "planned"])
 def test_a_table_that_was_set_back_is_refused_whatever_upkeep_came_since(
     mirror: Mirror, seen: str
 ) -> None:
-    """A version of others stands where our last commit was, whose rows are gone, also where a run has seen some."""
+    """A version of others stands where our last commit was, whose rows are gone, also where a run has seen some, or has died behind its plan."""
     kept, upkeep = mirror.root / "kept", "ALTER TABLE {t} SET TBLPROPERTIES (a = 1)"
     shutil.copytree(mirror.path, kept)
     mirror.publish()
     mirror.assert_current()
-    if seen:
+    if seen == "seen":
         mirror.do(upkeep)
         mirror.assert_current()
     newest = mirror.newest
+    if seen == "planned":
+        mirror.publish()
+        mirror.run_until("plan", "after")
     shutil.rmtree(mirror.path)
     shutil.move(kept, mirror.path)
     while mirror.newest < newest:

@@ -25,7 +25,12 @@ from mirrorlib.errors import MirrorError, OutcomeUnknownError
 from mirrorlib.events import emit, pick
 from mirrorlib.ingest.batch.adopt import adopt_batch
 from mirrorlib.ingest.batch.evolve_table import evolve_table, readers_property, refuse_table
-from mirrorlib.ingest.batch.foreign_writes import Standing, find_outcome, life_is_over
+from mirrorlib.ingest.batch.foreign_writes import (
+    Standing,
+    find_outcome,
+    life_is_over,
+    refuse_set_back,
+)
 from mirrorlib.ingest.batch.open_batch import FAULTS, Prepared, prepare_again
 from mirrorlib.ingest.batch.outcome import (
     DIRECT,
@@ -148,6 +153,7 @@ class _BatchCommitter(Committer[int | None, Commit]):
 def _take_up(attempt: Attempt) -> Prepared:
     """Open a plan that some runner may have left in the middle of a rewrite, with the table's feed off."""
     work, plan = attempt.work, attempt.plan
+    refuse_set_back(work, plan)
     found = find_table(work.spark, work.ref) if plan.before else None
     resume_feed(work.spark, work.ref, found)
     return prepare_again(attempt, found)
@@ -254,6 +260,7 @@ def end_pending(
     version, ended = find_outcome(attempt)
     if ended is not None:
         return Entry(plan=plan, done=outcome_of(attempt, ended)), None, None
+    refuse_set_back(work, plan)
     found = find_table(work.spark, work.ref) if plan.before else None
     standing = Standing(version=version, readers=plan.policies.readers)
     if found is not None:

@@ -119,6 +119,13 @@ def _has_commit(work: Work, version: int, commits: tuple[Commit, ...]) -> bool:
     return all((one.ours or {}).get("life") in lives for one in found if one.version == version)
 
 
+def refuse_set_back(work: Work, plan: Plan) -> None:
+    """Refuse to carry out a plan on a table that lost the batch before it since, whatever others committed then."""
+    before = plan.previous or {}
+    if plan.before and not _has_commit(work, before["version"], ()):
+        raise _gone(work, None)
+
+
 def _refuse_old_journal(work: Work, commits: tuple[Commit, ...], batch: int) -> None:
     """Refuse to plan a batch again that the table has: a plan is written before its commit, and has been lost since."""
     said = [one.ours or {} for one in commits]
