@@ -116,8 +116,31 @@ def lend_session(spark: SparkSession) -> Iterator[SparkSession]:
         with _in_utc(spark):
             yield spark
         return
-    yield session
+    with _active(session, spark):
+        yield session
     idle.append(session)  # not after an error, which may have left something behind
+
+
+@contextlib.contextmanager
+def _active(session: SparkSession, users: SparkSession) -> Iterator[None]:
+    """Let what belongs to no session, such as a type's name in a cast, mean what it does in one; then in the *users*'.
+
+    PySpark keeps the session that was given rows last as the active one, for the user, too.
+    """
+    if is_remote(session):
+        yield
+        return
+    sessions = session._jvm.org.apache.spark.sql.SparkSession  # noqa: SLF001  # there is no public way
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+        type(users)._activeSession = users  # noqa: SLF001
 
 
 def _set_up(spark: SparkSession) -> SparkSession:

@@ -80,6 +80,21 @@ def test_texts_mean_the_same_on_every_cluster(spark: SparkSession) -> None:
         assert text == session.sql(f"SELECT {sql_text(text)}").collect()[0][0]
 
 
+@pytest.mark.parametrize("small", [-1, 1 << 20], ids=["by Spark", "by Arrow"])
+def test_types_mean_what_they_do_in_our_session_and_the_users_stays_active(
+    fresh: Mirror, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    """What belongs to no session, such as a type's name in a cast, is read by the active one, which gets back its place."""
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", small)
+    fresh.table.file([{"id": 1, "at": datetime(2020, 1, 1, 5)}])
+    with sessions.configured(fresh.spark, {"spark.sql.timestampType": "TIMESTAMP_NTZ"}):
+        assert "current" == fresh.run().state
+
+    assert fresh.spark is type(fresh.spark).active()
+    found = fresh.spark.read.format("delta").load(str(fresh.path))
+    assert "timestamp" == dict(found.dtypes)["at"]
+
+
 @pytest.mark.thorough
 def test_types_mean_the_same_on_every_cluster(fresh: Mirror) -> None:
     """A date column that has to hold times becomes a timestamp, and a reset replaces columns, whatever the cluster's defaults."""
