@@ -652,12 +652,11 @@ def test_a_notebooks_picture_of_a_catalogs_table_begins_with_its_landing_zone(
         spark.sql(f"CREATE DATABASE {name} LOCATION '{tmp_path}/{name}'")
     zone.table("bronze", keys=["id"]).file([{"id": 1}])
     source, target = "spark_catalog.pictured_of.bronze", "spark_catalog.pictured.out"
-    given = {"sources": [source], "target": target, "state": str(tmp_path / "state")}
+    state = str(tmp_path / "state")
     try:
-        place = {"catalog": "spark_catalog", "state": given["state"]}
-        mirrorlib.apply(spark, str(zone), "pictured_of", **place)
-        mirrorlib.derive(spark, "out", source, lambda b: b, target, state=given["state"])
-        ways = picture(given, spark).ways
+        mirrorlib.apply(spark, str(zone), "pictured_of", catalog="spark_catalog", state=state)
+        mirrorlib.derive(spark, "out", source, lambda b: b, target, state=state)
+        ways = picture({"sources": [source], "target": target, "state": state}, spark).ways
     finally:
         for name in names:
             spark.sql(f"DROP DATABASE {name} CASCADE")
