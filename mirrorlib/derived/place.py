@@ -49,7 +49,7 @@ def find_place(
     else:
         parts = split_dotted(shown)
         catalog = parts[-3] if len(parts) > 2 else spark.catalog.currentCatalog()  # noqa: PLR2004  # catalog.schema.table
-        schema = parts[-2] if len(parts) > 1 else spark.catalog.currentDatabase()
+        schema = parts[-2] if len(parts) > 1 else split_dotted(spark.catalog.currentDatabase())[-1]
         kept = open_store(state).url if state is not None else ""
         root, name = Target(place=schema, catalog=catalog, state=kept), TableName(None, parts[-1])
     return TablePlace(shown=shown, ref=refer(root, name), root=root)

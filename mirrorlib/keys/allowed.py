@@ -84,7 +84,7 @@ def _named(schema: StructType, names: str | Sequence[str], what: str) -> tuple[s
 def _find(schema: StructType, name: str, what: str) -> str:
     if (found := find_name(schema.names, name)) is not None:
         return found
-    msg = f"the {what} name one that the DataFrame does not have"
+    msg = f"the {what} name one that is not there"
     raise KeysError(
         msg, column=name, found=", ".join(schema.names), next_step="Name one that it has."
     )

@@ -17,7 +17,6 @@ from typing import Any
 from pyspark.sql import DataFrame, types
 
 from mirrorlib.errors import KeysError
-from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.allowed import check_again
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import tag_columns
@@ -48,9 +47,6 @@ class FoundrySchema:
             KeysError: a key column is missing there, or has a type that it cannot have.
 
         """
-        if missing := [name for name in self.keys.columns if name not in df.columns]:
-            msg = "the DataFrame lacks a column that the schema document has among its keys"
-            raise KeysError(msg, column=missing[0])
         return tag_columns(df, check_again(df.schema, self.keys), "key_by") if self.keys else df
 
 
@@ -136,7 +132,8 @@ def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySch
     marked = tuple(field["name"] for field in fields if _is_partition(field))
     partition = check_again(schema, Keys(partition=marked))
     kinds = {field["name"]: field["type"] for field in fields}
-    keys = check_again(schema, _parse_primary(parts.get("primaryKey"), kinds))
+    keys = check_again(schema, _parse_primary(parts.get("primaryKey")))
+    _check_primary(keys, kinds)
     if not keys.primary:
         return FoundrySchema(schema=schema, keys=partition)
     if set(marked) != set(keys.primary):
@@ -236,30 +233,26 @@ def _is_partition(field: Mapping[str, Any]) -> bool:
     return marked is True
 
 
-def _parse_primary(value: object, kinds: Mapping[str, str]) -> Keys:
+def _parse_primary(value: object) -> Keys:
     if value is None:
         return Keys()
     primary = _object(value, "primaryKey", {"columns", "resolution"})
-    columns = _columns(primary.get("columns"), "primaryKey", kinds)
+    columns = _columns(primary.get("columns"), "primaryKey")
     keys = Keys(partition=columns, primary=columns)
     cases = {"unique": set[str](), "duplicate": {"resolutionStrategy", "deletionColumn"}}
     found = _object(primary.get("resolution"), "resolution", None)
     kind, resolution = _case(found, "resolution", cases)
     if kind == "unique":
-        keys = replace(keys, unique=True)
-    else:
-        deleted = resolution.get("deletionColumn")
-        if deleted is not None and not isinstance(deleted, str):
-            msg = "the deletion column is not a name"
-            raise KeysError(msg, found=type(deleted).__name__)
-        strategies = {"latestWins": {"columns"}, "customStrategy": set[str]()}
-        union = _object(resolution.get("resolutionStrategy"), "resolutionStrategy", None)
-        name, strategy = _case(union, "resolution strategy", strategies)
-        latest = name == "latestWins"
-        order = _columns(strategy.get("columns"), name, kinds) if latest else ()
-        keys = replace(keys, deleted=deleted, order_by=order)
-    _check_primary(keys, kinds)
-    return keys
+        return replace(keys, unique=True)
+    deleted = resolution.get("deletionColumn")
+    if deleted is not None and not isinstance(deleted, str):
+        msg = "the deletion column is not a name"
+        raise KeysError(msg, found=type(deleted).__name__)
+    strategies = {"latestWins": {"columns"}, "customStrategy": set[str]()}
+    union = _object(resolution.get("resolutionStrategy"), "resolutionStrategy", None)
+    name, strategy = _case(union, "resolution strategy", strategies)
+    order = _columns(strategy.get("columns"), name) if name == "latestWins" else ()
+    return replace(keys, deleted=deleted, order_by=order)
 
 
 def _case(
@@ -288,16 +281,10 @@ def _object(
     return value
 
 
-def _columns(value: object, what: str, kinds: Mapping[str, str]) -> tuple[str, ...]:
+def _columns(value: object, what: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
         msg = f"{what} names no columns"
         raise KeysError(msg)
-    if len({fold_name(name) for name in value}) < len(value):
-        msg = f"{what} names a column twice"
-        raise KeysError(msg, found=", ".join(value))
-    if missing := [name for name in value if name not in kinds]:
-        msg = f"{what} names a column that the document does not have"
-        raise KeysError(msg, column=missing[0])
     return tuple(value)
 
 
@@ -306,6 +293,3 @@ def _check_primary(keys: Keys, kinds: Mapping[str, str]) -> None:
         if kinds[name] not in {*_PRIMARY, "DECIMAL"}:
             msg = "a Foundry primary key cannot have this type"
             raise KeysError(msg, column=name, found=kinds[name], next_step="Cast it before.")
-    if keys.deleted is not None and kinds.get(keys.deleted) != "BOOLEAN":
-        msg = "the deletion column has to be a BOOLEAN of the document"
-        raise KeysError(msg, column=keys.deleted, found=kinds.get(keys.deleted, "no such column"))

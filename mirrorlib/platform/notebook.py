@@ -21,6 +21,7 @@ from functools import cache
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from mirrorlib.derived.place import find_place
 from mirrorlib.errors import ParameterError, StoppedError, first_few
 from mirrorlib.events import Observer
 from mirrorlib.ingest.options import Options
@@ -129,8 +130,9 @@ def picture(given: Mapping[str, Any], spark: SparkSession | None = None) -> Over
     target, catalog, state = given["target"], given.get("catalog"), given.get("state")
     if "sources" not in given:
         return read_overview(target, catalog=catalog, state=state, spark=spark, allow_new=True)
-    if "/" not in target:
-        catalog, _, target = target.partition(".")
+    if "/" not in target and spark is not None:  # mirrors whose state is there are in their schema
+        root = find_place(spark, given["sources"][0], state=state).root
+        target, catalog = root.place, root.catalog
     ways = lineage(target, catalog=catalog, state=state)
     status = StatusReport(target=ways.target, tables=())
     return Overview(status=status, ledger=LedgerReport(target=ways.target, batches=()), ways=ways)

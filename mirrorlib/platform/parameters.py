@@ -126,7 +126,7 @@ def _json(name: str, value: object, expected: str) -> object:
     """Read JSON where a value is text."""
     try:
         return json.loads(value) if isinstance(value, str) else value
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise _wrong(name, value, expected) from exc
 
 

@@ -30,6 +30,7 @@ from mirrorlib.journal.registry import Registry
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
 from mirrorlib.operate import lineage, vacuum
+from mirrorlib.platform.notebook import picture
 from mirrorlib.store import Folder, open_store
 from mirrorlib.store.local import LocalStore
 from tables import newest_version, read_versions
@@ -641,6 +642,30 @@ def test_ways_of_many_tables_are_sorted_by_the_datas_way() -> None:
     assert time.process_time() - began < 2
 
 
+@pytest.mark.thorough
+def test_a_notebooks_picture_of_a_catalogs_table_begins_with_its_landing_zone(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path
+) -> None:
+    """The mirror that is told beside it, in the same state folder, is the one that it is made of."""
+    names = ("pictured", "pictured_of")
+    for name in names:
+        spark.sql(f"CREATE DATABASE {name} LOCATION '{tmp_path}/{name}'")
+    zone.table("bronze", keys=["id"]).file([{"id": 1}])
+    source, target = "spark_catalog.pictured_of.bronze", "spark_catalog.pictured.out"
+    state = str(tmp_path / "state")
+    try:
+        mirrorlib.apply(spark, str(zone), "pictured_of", catalog="spark_catalog", state=state)
+        mirrorlib.derive(spark, "out", source, lambda b: b, target, state=state)
+        ways = picture({"sources": [source], "target": target, "state": state}, spark).ways
+    finally:
+        for name in names:
+            spark.sql(f"DROP DATABASE {name} CASCADE")
+
+    assert ways is not None
+    (mirror, derived) = ways.edges
+    assert (str(zone), mirror.target) == (mirror.source, derived.source)
+
+
 def test_lineage_tells_every_way_and_where_keys_were_lost(
     lake: Lake, zone: ZoneWriter, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -720,6 +745,19 @@ def test_lineage_asks_once_what_lies_above_many_tables(
 
     assert 100 == len(mirrorlib.lineage(tmp_path).edges)
     assert len(asked) < 20
+
+
+def test_a_word_is_a_table_of_the_current_schema(spark: SparkSession) -> None:
+    """Whatever that is called: Spark tells a name of odd signs, or of digits alone, in quotes."""
+    spark.sql("CREATE DATABASE IF NOT EXISTS `2024`")
+    spark.sql("USE `2024`")
+    try:
+        found = [find_place(spark, name).ref.sql for name in ("v", "`2024`.v")]
+    finally:
+        spark.sql("USE default")
+        spark.sql("DROP DATABASE `2024`")
+
+    assert ["`spark_catalog`.`2024`.`v`"] * 2 == found
 
 
 def test_tables_of_one_name_in_two_schemas_are_told_of_both(tmp_path: Path) -> None:

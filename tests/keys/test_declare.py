@@ -66,7 +66,7 @@ def test_types_of_keys_are_those_of_the_source(spark: SparkSession, kind: str) -
         ([], {}, "no key columns are named"),
         (["k1", "k1"], {}, "name a column twice"),
         (["k1", "K1"], {}, "name a column twice"),
-        (["k3"], {}, "the key columns name one that the DataFrame does not have"),
+        (["k3"], {}, "the key columns name one that is not there"),
         (["k1"], {"deleted": "d"}, "belong to a primary key"),
         (["k1"], {"order_by": "ts"}, "belong to a primary key"),
         (["k1"], {"cdc": True, "deleted": "x"}, "the deletion column name one"),

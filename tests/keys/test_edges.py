@@ -391,15 +391,6 @@ def java(c: Case) -> DataFrame:
     return c.df.selectExpr("*", "same(w) AS n")
 
 
-for name in ("my upper", "a,upper"):
-
-    @edge(f"Java function called {name}", NONE)
-    def java_odd(c: Case, name: str = name) -> DataFrame:
-        """Its last word is one of Spark's own."""
-        java_function(c, name)
-        return c.df.selectExpr("*", f"`{name}`(w) AS n")
-
-
 @edge("Java function named like Spark's", NONE)
 def java_like_own(c: Case) -> DataFrame:
     """It prints as Spark's own do."""
@@ -419,17 +410,6 @@ def java_like_own(c: Case) -> DataFrame:
 def java_function(c: Case, name: str) -> None:
     """Register a function of a class that is put into a jar."""
     c.session.udf.registerJavaFunction(name, "Same", "string")
-
-
-@edge("own function in a global view", NONE)
-def in_global_view(c: Case) -> DataFrame:
-    """Another session may have made the view, and have its own function of that name; since Spark 4.2 it cannot."""
-    c.df.selectExpr("*", "upper(w) AS n").createOrReplaceGlobalTempView("shared")
-    found = c.session.table("global_temp.shared")
-    c.df.createOrReplaceGlobalTempView("plain")
-    assert WHOLE == keys_of(c.session.table("global_temp.plain").selectExpr("*", "upper(w) AS n"))
-    assert c.session.version < "4.2" or WHOLE == keys_of(found)
-    return found if c.session.version < "4.2" else plain(c.session)
 
 
 for name in ("reflect", "java_method", "try_reflect"):
@@ -484,20 +464,6 @@ def in_schema(c: Case) -> DataFrame:
     found = c.df.selectExpr("*", "default.upper(w) AS n")
     keys = keys_of(found)
     c.session.sql("DROP FUNCTION default.upper")
-    return found if keys else plain(c.session)
-
-
-@edge("function of another schema whose last word is one of Spark's own", NONE)
-def in_other_schema(c: Case) -> DataFrame:
-    """It is not among those that the session lists."""
-    for statement in (
-        "CREATE DATABASE IF NOT EXISTS elsewhere",
-        "CREATE OR REPLACE FUNCTION elsewhere.`my upper`(x BIGINT) RETURNS BIGINT RETURN x + 1",
-    ):
-        sql_function(c, statement)
-    found = c.df.where("elsewhere.`my upper`(v) > 1")
-    keys = keys_of(found)
-    c.session.sql("DROP DATABASE elsewhere CASCADE")
     return found if keys else plain(c.session)
 
 

@@ -188,14 +188,14 @@ def test_a_primary_key_that_does_not_partition_warns() -> None:
         (duplicate({"type": "firstWins"}), "a resolution strategy that is not known .found firstWins"),
         (duplicate({"type": "customStrategy", "customStrategy": {"x": 1}}), "customStrategy has a part that is not known .found x"),
         (duplicate({"type": "latestWins", "latestWins": {"columns": []}}), "latestWins names no columns"),
-        (duplicate({"type": "latestWins", "columns": ["z"]}), "column z: latestWins names a column that the document does not have"),
-        (duplicate(CUSTOM, deletionColumn="at"), "column at: the deletion column has to be a BOOLEAN"),
+        (duplicate({"type": "latestWins", "columns": ["z"]}), "column z: the order columns name one that is not there"),
+        (duplicate(CUSTOM, deletionColumn="at"), "column at: the deletion column cannot have its type"),
         (duplicate(CUSTOM, deletionColumn=3), "the deletion column is not a name"),
         (duplicate(CUSTOM, more=1), "duplicate has a part that is not known .found more"),
         (duplicate(None), "resolutionStrategy is not an object"),
         ({**duplicate(CUSTOM), "columns": []}, "primaryKey names no columns"),
-        ({**duplicate(CUSTOM), "columns": ["a", "A"]}, "primaryKey names a column twice"),
-        ({**duplicate(CUSTOM), "columns": ["z"]}, "column z: primaryKey names a column"),
+        ({**duplicate(CUSTOM), "columns": ["a", "A"]}, "column a: the key columns name a column twice"),
+        ({**duplicate(CUSTOM), "columns": ["z"]}, "column z: the key columns name one that is not there"),
         ({**duplicate(CUSTOM), "more": 1}, "primaryKey has a part that is not known .found more"),
         (["a"], "primaryKey is not an object"),
         ({"columns": ["a", "b"], "resolution": {"type": "unique", "unique": {}, "more": 1}}, "unique has a part that is not known .found more"),
@@ -278,7 +278,7 @@ def test_a_part_of_a_primary_key_is_not_written(spark: SparkSession) -> None:
 
 def test_keys_are_not_declared_on_other_data(spark: SparkSession) -> None:
     """A document's key columns have to be there."""
-    with pytest.raises(KeysError, match="lacks a column"):
+    with pytest.raises(KeysError, match="key columns name one that is not there"):
         from_foundry_schema(document(duplicate(CUSTOM))).declare(plain(spark))
 
 

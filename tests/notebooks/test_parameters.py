@@ -149,6 +149,7 @@ def test_a_value_and_its_text_are_read_alike(value: object, kind: object, expect
         ),
         ('["a", 1]', list[str], "a JSON list of texts"),
         ('["a"', list[str], "a JSON list of texts"),
+        ("[" * 99_999, list[str], "a JSON list of texts"),
         (7, list[str], "a JSON list of texts"),
         ("[]", list[Place], "at least one place"),
         ('{"a": "id"}', KEYS, "a JSON mapping of tables to lists, such as"),

@@ -8,7 +8,7 @@ so that rows that stay cannot be told.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.keys.tracing import functions
@@ -65,15 +65,15 @@ def trouble_of(result: DataFrame, root: Node, above: Sequence[Node]) -> str:
     defined = functions.defined_columns(root)
     if any(functions.calls_python(node, defined) for node in above):
         return "it calls a function of a user's"
-    names = _names_called(above, functions.odd_names(result.sparkSession))
+    names = _names_called(above)
     foreign = functions.user_defined(result.sparkSession, names)
     unknown = f"{min(foreign)} is not known to be a function of Spark's" if foreign else ""
     return _each_time(names, _DRAWN) or unknown
 
 
-def _names_called(above: Sequence[Node], odd: Collection[str] = ()) -> set[str]:
+def _names_called(above: Sequence[Node]) -> set[str]:
     # What a leaf prints in parentheses, such as a range's ends, is no call.
-    return {name for node in above if node.children for name in functions.called(node, odd)}
+    return {name for node in above if node.children for name in functions.called(node)}
 
 
 def _each_time(names: set[str], drawn: re.Pattern[str]) -> str:

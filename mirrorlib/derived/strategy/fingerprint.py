@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.delta.sessions import read_conf
 from mirrorlib.keys.tracing.outputs import outputs_of
-from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, is_mark, walk
+from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, is_mark
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message  # type: ignore[import-untyped]  # its types come apart from it
@@ -28,14 +28,6 @@ _SETTINGS = (
     "spark.sql.legacy.timeParserPolicy",
 )
 _NUMBER = re.compile(r"#\d+")
-# Columns by an alias, variables of lambdas, queries in expressions.
-_GIVEN = re.compile(
-    r"(?: AS .*?|lambda \w+|[- ](?:subquery|exists|list))#(\d+)(?=L?(?:-T\d+ms)?(?:, |[\],) ]|$))",
-    re.DOTALL,
-)
-_RANGE = re.compile(r"\bid(#\d+)")  # what a range calls its column, without printing it itself
-# Operators in which texts may stand; others list columns.
-_TEXTS = re.compile("Aggregate|Filter|Generate|Join|Project|RepartitionByExpression|Sort|Window")
 _NAMED = re.compile(r"mirrorlib_keyed_\w+|\b[xyz]_\d+(?=#)")
 _ALIAS = "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias"
 # What a client sends as it was written, for the server to read.
@@ -48,7 +40,6 @@ def hash_plan(result: DataFrame, root: Node, markers: Sequence[str]) -> str:
     Raises `UnreadablePlanError` where columns cannot be told apart, or Spark cannot write the plan down.
     """
     numbers: dict[str, str] = {}
-    given = _given(root)
     marks = {marker: str(place) for place, marker in enumerate(markers)}
     lines = [f"{name} {read_conf(result.sparkSession, name)}" for name in _SETTINGS]
     lines += _literals(result, marks)
@@ -62,28 +53,11 @@ def hash_plan(result: DataFrame, root: Node, markers: Sequence[str]) -> str:
         text = _NAMED.sub("", f"{node.operator}{node.text}")
         if node.operator == "CTERelationRef":  # the session counts them; what it means is below
             text = text.partition(",")[2]
-        text = _NUMBER.sub(
-            lambda m: numbers.setdefault(m[0], f"#{len(numbers)}") if m[0] in given else m[0], text
-        )
+        # That of a text, as in `'order #7'`, is told by its literal, too.
+        text = _NUMBER.sub(lambda m: numbers.setdefault(m[0], f"#{len(numbers)}"), text)
         lines.append(f"{depth} {text}")
         waiting += [(child, depth + 1) for child in (*node.subplans, *node.children)][::-1]
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _given(root: Node) -> set[str]:
-    """Return the numbers that Spark has given; others, as in `'order #7'`, are part of a text."""
-    nodes = list(walk(root))
-    ranges = any(node.operator == "Range" for node in nodes)
-    found: set[str] = set()
-    for node in nodes:
-        if not _TEXTS.fullmatch(node.operator):
-            found.update(_NUMBER.findall(node.text))
-        if node.operator == "Generate":
-            found.update(_NUMBER.findall(node.text.rpartition("[")[2]))
-        if ranges:
-            found.update(_RANGE.findall(node.text))
-        found.update(f"#{number}" for number in _GIVEN.findall(node.text))
-    return found
 
 
 def _used(source: Node, numbers: Mapping[str, str]) -> str:

@@ -8,7 +8,6 @@ be one of Spark's expressions. A name that is not known there, and not one of Sp
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.identifiers import quote
@@ -19,12 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CALL = re.compile(r"`?([^\s,()\[\]]+)\(")  # a quoted name may begin with one
-_KEPT = re.compile(r"spark_catalog\.[^()#]+(?=\()")  # in a schema: it may hold blanks
 _NUMBERED = re.compile(r"\)#(\d+)")
 # A name behind its expression, up to the number that ends its part of a list.
 _DEFINED = re.compile(rf" AS (?=([^#]*\))#(\d+){TYPE}(?:, |\]|$))")
-_SHARED, _SHARED_CONF = "global_temp", "spark.sql.globalTempDatabase"
-_OWN_FIRST = (4, 2)  # from this Spark on, no function of a user's takes the place of Spark's own
 _OWN = "org.apache.spark.sql.catalyst."
 _OTHERS = frozenset({"java_method", "reflect", "try_reflect"})  # they call any method of Java
 # What Spark writes so without there being such a function; `__pivot_` begins the columns from which it makes a pivot's.
@@ -66,22 +62,10 @@ def defined_columns(root: Node) -> frozenset[str]:
     return frozenset(found)
 
 
-def odd_names(spark: SparkSession) -> set[str]:
-    """Return the names of a user's functions that no text shows as one word, such as `my upper`."""
-    from pyspark.errors import PySparkException
-
-    try:
-        names = {str(row[0]).lower() for row in spark.sql("SHOW USER FUNCTIONS").collect()}
-    except PySparkException:  # a platform that does not tell: nor does it of any other function
-        return set()
-    return {name for name in names if re.search(r"[\s,()\[\]]", name)}
-
-
-def called(node: Node, odd: Collection[str] = ()) -> set[str]:
-    """Return the names of the functions that an operator calls, in its subqueries too; some may be *odd*."""
-    texts = [inner.text for inner in (node, *walk(*node.subplans))]
-    found = {name for text in texts for call in (_CALL, _KEPT) for name in call.findall(text)}
-    return found | {name for name in odd if any(f"{name}(" in text.lower() for text in texts)}
+def called(node: Node) -> set[str]:
+    """Return the names of the functions that an operator calls, in its subqueries too."""
+    texts = (inner.text for inner in (node, *walk(*node.subplans)))
+    return {name for text in texts for name in _CALL.findall(text)}
 
 
 def user_defined(spark: SparkSession, names: set[str]) -> set[str]:
@@ -110,17 +94,3 @@ def _class_of(spark: SparkSession, name: str) -> str:
     lines = [str(row[0]) for row in spark.sql(f"DESCRIBE FUNCTION {quote(name)}").collect()]
     kind = next((line for line in lines if line.startswith("Class: ")), "")
     return kind.removeprefix("Class: ")
-
-
-def shared_until(spark: SparkSession, way: Sequence[Node]) -> int:
-    """Say how many operators of a way stand below a view that another session may have made.
-
-    That session may have its own function by a name that is Spark's here.
-    """
-    if tuple(map(int, spark.version.split(".")[:2])) >= _OWN_FIRST:
-        return 0
-    begin = f" ({quote(spark.conf.get(_SHARED_CONF, _SHARED) or _SHARED)}."
-    places = [
-        n for n, node in enumerate(way) if node.operator == "View" and node.text.startswith(begin)
-    ]
-    return max(places, default=0)

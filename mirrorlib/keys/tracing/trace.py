@@ -116,14 +116,12 @@ def _judge_way(spark: SparkSession, root: Node, marked: Marked) -> list[rules.Ef
     if not all(effect.partition for effect in effects):
         return effects  # it is lost already: no need to look functions up
     nodes = [node for node, _ in marked.way]
-    odd = functions.odd_names(spark)
-    names = [functions.called(node, odd) for node in nodes]
+    names = [functions.called(node) for node in nodes]
     defined = functions.defined_columns(root)
     foreign = functions.user_defined(spark, set().union(*names))
-    shared = functions.shared_until(spark, nodes)
     for place, node in enumerate(nodes):
-        unknown = names[place] if place < shared else names[place] & foreign
-        if unknown or REDACTED in node.text or functions.calls_python(node, defined):
+        unknown = names[place] & foreign or REDACTED in node.text
+        if unknown or functions.calls_python(node, defined):
             effects[place] = rules.judge_functions(node)
     return effects
 
