@@ -18,7 +18,7 @@ from mirrorlib.delivery.consumers import list_consumers
 from mirrorlib.delivery.report import ConsumersReport
 from mirrorlib.errors import MirrorError, ParameterError, first_line
 from mirrorlib.operate.book import BookReport, write_ledger
-from mirrorlib.operate.ledger import LAST, LedgerReport, read_ledger
+from mirrorlib.operate.ledger import LAST, LedgerReport, PartReport, read_ledger
 from mirrorlib.operate.lineage import LineageReport, lineage
 from mirrorlib.operate.page.render import make_page
 from mirrorlib.operate.status import StatusReport, read_status
@@ -32,7 +32,7 @@ _Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Overview(Report):
+class Overview(PartReport):
     """How a target stands, and how it came there.
 
     Attributes:
@@ -51,7 +51,6 @@ class Overview(Report):
     consumers: ConsumersReport | None = None
     ways: LineageReport | None = None
     kept: BookReport | None = None
-    failures: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -150,4 +149,6 @@ def read_overview(
     )
     ledger = ledger or LedgerReport(target=status.target, batches=())
     parts: dict[str, Any] = {"consumers": consumers, "ways": ways, "kept": kept}
+    for what, one in (("the ledger", ledger), ("the lineage", ways), ("what was kept", kept)):
+        failures += [f"{what} is not whole: {each}" for each in (one.failures if one else ())]
     return Overview(status=status, ledger=ledger, failures=tuple(failures), **parts)
