@@ -95,7 +95,7 @@ def lineage(
 
     """
     place = Target.of(target, catalog=catalog, state=state)
-    waiting, seen, edges, failures = [place], set[str](), list[Edge](), list[str]()
+    waiting, seen, edges, gaps = [place], set[str](), list[Edge](), list[str]()
     target_at = cache(_target_at)  # many tables lie in one
 
     def above(address: str) -> list[Target]:
@@ -110,16 +110,12 @@ def lineage(
             continue
         seen.add(here.state)
         store = open_store(here.state)
-        found = [
-            *_mirrors(here, store, failures),
-            *_derived(store),
-            *_exports(here, store, failures),
-        ]
+        found = [*_mirrors(here, store, gaps), *_derived(store), *_exports(here, store, gaps)]
         edges += found
         ends = [end for e in found if e.kind == "derive" for end in (e.source, e.target)]
         waiting += [root for end in dict.fromkeys(ends) for root in above(end)]
     told = tuple(_sorted(edges))
-    return LineageReport(target=place.shown, edges=told, failures=tuple(failures))
+    return LineageReport(target=place.shown, edges=told, failures=tuple(gaps))
 
 
 def _target_at(root: str) -> Target | None:
@@ -130,9 +126,9 @@ def _target_at(root: str) -> Target | None:
     return None
 
 
-def _mirrors(place: Target, state: Store, failures: list[str]) -> Iterator[Edge]:
+def _mirrors(place: Target, state: Store, gaps: list[str]) -> Iterator[Edge]:
     for name, journal in find_journals(state).items():
-        with noted(failures):
+        with noted(gaps):
             lives = journal.lives()
             if (entry := journal.newest_of(lives)) is None:
                 continue
@@ -168,10 +164,10 @@ def _derived(state: Store) -> Iterator[Edge]:
             )
 
 
-def _exports(place: Target, state: Store, failures: list[str]) -> Iterator[Edge]:
+def _exports(place: Target, state: Store, gaps: list[str]) -> Iterator[Edge]:
     """Give the consumers of a target's tables; a derived table elsewhere is one as well."""
     for registry in registries(state):
-        with noted(failures):
+        with noted(gaps):
             if (stream := registry.newest_stream()) is None:
                 continue
             entry = registry.newest(stream)

@@ -82,12 +82,13 @@ class WhereReport(Report):
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a step."""
         found, keys = list[tuple[str, ...]](), tuple(self.key or ())
-        blank = Change(version=0, timestamp="", change="", before=None, after=None)
         for one in self.steps:
             counts = (f"{count:,} {marker}" for marker, count in (one.rows or {}).items() if count)
             detail = ", ".join(filter(None, (*counts, one.window, one.detail)))
             if one.before or one.after:
-                told = replace(blank, before=one.before, after=one.after)
+                told = Change(
+                    version=0, timestamp="", change="", before=one.before, after=one.after
+                )
                 detail = Changes("", (told,), keys, more=False).rows()[0][-1]
             shown = cells(one, "what at:moment life batch version file row consumer")
             found.append((*shown, detail))

@@ -41,8 +41,7 @@ from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import Stream, WindowEntry, position_of, snapshot_command
 from mirrorlib.names import parse_name
 from mirrorlib.operate.verify.compare import SIDE, Sides, as_found
-from mirrorlib.operate.verify.received import Received
-from mirrorlib.operate.verify.receivers import read_received
+from mirrorlib.operate.verify.receivers import Received, read_received
 from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target

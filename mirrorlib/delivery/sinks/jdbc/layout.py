@@ -18,6 +18,7 @@ from mirrorlib.errors import (
     SchemaError,
     TableBusyError,
     TableNameError,
+    first_few,
     printable,
 )
 from mirrorlib.events import pick
@@ -158,6 +159,9 @@ def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayo
     """
     stream, plan, record = delivery.stream, delivery.plan, shape.record
     there = dict(shape.held.columns or ())
+    if lost := [name for name in old.columns if name not in there]:
+        msg = "somebody has taken a column from the table in the database, or renamed it there"
+        _refuse(msg, stream, first_few(lost), _BEGIN_ANEW)
     new = [column for column in shape.columns if column.name not in old.columns]
     sink.check_renamed(old.columns, record.columns, stream.table, _BEGIN_ANEW)
     strict = old.stream == stream.uuid and plan.after >= old.delta_version
