@@ -25,7 +25,7 @@ from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sinks.delta import rewrite, sink, work
 from mirrorlib.delivery.sinks.delta.sink import open_sink
-from mirrorlib.errors import LandingZoneError, TableBusyError
+from mirrorlib.errors import LandingZoneError, StoreError, TableBusyError
 from mirrorlib.journal import registry
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import Stream
@@ -963,6 +963,8 @@ def test_what_no_receiver_can_take_is_told(spark: SparkSession, tmp_path: Path) 
         with pytest.raises(LandingZoneError, match="neither a path"):
             open_sink(address, "current")
     assert "no such schema" in copy.fail(consumer="x", to="delta:spark_catalog.nowhere")
+    with pytest.raises(StoreError, match="the catalog or its schema is not there"):
+        mirrorlib.export(spark, "no", consumer="x", to=f"files:{tmp_path}/x", catalog="none")
 
 
 # Columns and places
