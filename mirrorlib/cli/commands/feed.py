@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 
 import mirrorlib
 from mirrorlib.cli.arguments import JSON, MEMORY, TABLES, TARGET, bound
@@ -32,7 +33,7 @@ def _feed(arguments: argparse.Namespace) -> bool:
     changes = first_changes(frame, arguments.table, keys, arguments.limit)
     if arguments.json:
         for change in changes.changes:
-            say_json(change.to_dict(), in_one_line=True)
+            say_json(asdict(change), in_one_line=True)
         sys.stderr.writelines(f"{note}\n" for note in changes.notes())
     else:
         show_report(changes)
