@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from mirrorlib.operate.ledger import read_ledger as ledger
     from mirrorlib.operate.lineage import LineageReport, lineage
     from mirrorlib.operate.listeners.listen import listen
-    from mirrorlib.operate.optimize import optimize_tables as optimize
     from mirrorlib.operate.overview import Overview
     from mirrorlib.operate.overview import read_overview as overview
     from mirrorlib.operate.rounds import watch
@@ -90,7 +89,8 @@ if TYPE_CHECKING:
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.operate.trace.files import WhereReport
     from mirrorlib.operate.trace.where import where_is
-    from mirrorlib.operate.vacuum import vacuum_tables as vacuum
+    from mirrorlib.operate.upkeep import optimize_tables as optimize
+    from mirrorlib.operate.upkeep import vacuum_tables as vacuum
     from mirrorlib.operate.verify.consumer import verify_consumer
     from mirrorlib.operate.verify.report import VerifyReport
     from mirrorlib.operate.verify.tables import verify_tables as verify

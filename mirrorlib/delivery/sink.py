@@ -96,6 +96,21 @@ def comes_after(stream: Stream, ordinal: int, began_at: str) -> bool:
     return (stream.ordinal, stream.began_at) > (ordinal, began_at)
 
 
+def tell_gap(delivery: Delivery, stream: str, table_id: str, upto: int) -> str:
+    """Say why changes cannot follow on what a *stream* has given a receiver, up to a version; "" where they can."""
+    mine, plan = delivery.stream, delivery.plan
+    if table_id != plan.table_id:
+        return "holds rows of a table that was made anew since"
+    if mine.net and plan.after < upto < plan.until:  # what came and went again is not told
+        return (
+            f"ends with version {upto}, in the midst of a window that is folded to its net changes"
+        )
+    begins = plan.after if mine.start_at is None else mine.start_at
+    if stream != mine.uuid and begins > upto and not delivery.unchanged_since(upto):
+        return f"ends with version {upto}, and the stream begins after {begins}"
+    return ""
+
+
 def check_renamed(was: Iterable[str], now: Iterable[str], table: str, step: str) -> None:
     """Refuse a window with which columns have gone, and new ones come: one may have been renamed.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG
-from mirrorlib.delta.trouble import as_mirror_error
+from mirrorlib.delta.trouble import as_mirror_error, tell_trouble
 from mirrorlib.errors import FeedError, StoreError, first_line, printable
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName, as_names, matches
@@ -132,7 +132,11 @@ def find_tables(
         all_of_it = [(name or place, f"{store.url}/{name}".rstrip("/")) for name in below]
         return [(name, address) for name, address in all_of_it if asked(name)]
     schema = f"{quote(catalog)}.{quote(place)}"
-    rows = spark.sql(f"SHOW TABLES IN {schema}").collect()
+    try:
+        rows = spark.sql(f"SHOW TABLES IN {schema}").collect()
+    except Exception as exc:  # some are PySpark's errors, others Py4J's
+        told = tell_trouble(exc, "list the tables")
+        raise StoreError(told.reason, found=told.found or schema, next_step=told.next_step) from exc
     names = sorted(row["tableName"] for row in rows if not row["isTemporary"])
     found = [(name, f"{schema}.{quote(name)}") for name in names if asked(name)]
     return [(name, address) for name, address in found if _may_be_delta(spark, address)]

@@ -6,7 +6,7 @@ In: a feed of any size. Out: `Changes`, at most as many as are asked for, oldest
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from itertools import groupby, zip_longest
 from math import isfinite, isnan
@@ -26,7 +26,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change of one row.
+    """One change of one row; as JSON, its shape is a contract.
 
     The moment when the version was committed is ISO 8601 in UTC. A change is insert, update or delete, or an image of
     an update on its own where no key tells its other one; nothing is before an insert, or after a delete.
@@ -37,10 +37,6 @@ class Change:
     change: str
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; the shape is a contract."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -8,7 +8,7 @@ and by however many it is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -21,11 +21,10 @@ from mirrorlib.delta.table import TableRef, find_table, named_rows, read_table, 
 from mirrorlib.errors import JournalError
 from mirrorlib.journal.disk import Journal
 from mirrorlib.names import parse_name
-from mirrorlib.operate.ledger import newest_batches
+from mirrorlib.operate.ledger import PartReport, newest_batches, noted
 from mirrorlib.operate.status import StatusReport, read_status
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
-from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,8 +51,8 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class BookReport(Report):
-    """What was written down."""
+class BookReport(PartReport):
+    """What was written down; of a table whose journal is damaged no batch is, until it is whole again."""
 
     columns: ClassVar = ("table", "new rows")
     facts: ClassVar = "table rows:count"
@@ -93,28 +92,34 @@ def write_ledger(
             msg = "the ledger has batches of this target, and its journal is not there"
             step = "Say the right state; a journal that is lost means loading every table again."
             raise JournalError(msg, found=journals.url, next_step=step)
-        batches = list(_new_batches(spark, ledger, status, journals))
+        batches, failures = _new_batches(spark, ledger, status, journals)
         _merge(spark, ledger, batches, LEDGER_COLUMNS, by=("target", "table", "life", "batch"))
         happened = _new_events(spark, events, status)
         _merge(spark, events, happened, EVENT_COLUMNS, by=("target", "table", "seen_at"))
     written = ((LEDGER, batches), (EVENTS, happened))
-    return BookReport(tables=tuple(Written(table=name, rows=len(rows)) for name, rows in written))
+    told = tuple(Written(table=name, rows=len(rows)) for name, rows in written)
+    return BookReport(tables=told, failures=tuple(failures))
 
 
 def _new_batches(
     spark: SparkSession, ledger: TableRef, status: StatusReport, state: Store
-) -> Iterator[Row]:
-    """Read each table's journal back to what the ledger has."""
+) -> tuple[list[Row], list[str]]:
+    """Read each table's journal back to what the ledger has; comes with what could not be read."""
     known = _newest(spark, ledger, status, "life", "batch")
+    rows, failures = list[Row](), list[str]()
     for table in status.tables:
         name, last = parse_name(table.table), known.get(table.table, (0, 0))
-        for batch in newest_batches(Journal(state, name), name, last):
-            more = {
-                "target": status.target,
-                "seconds": batch.spent,
-                "seconds_by_stage": dict(batch.seconds),
-            }
-            yield to_row(LEDGER_COLUMNS, asdict(batch) | more)
+        with noted(
+            failures
+        ):  # all that is new of a table or nothing: its newest batch tells where to go on
+            for batch in list(newest_batches(Journal(state, name), name, last)):
+                more = {
+                    "target": status.target,
+                    "seconds": batch.spent,
+                    "seconds_by_stage": dict(batch.seconds),
+                }
+                rows.append(to_row(LEDGER_COLUMNS, asdict(batch) | more))
+    return rows, failures
 
 
 def _new_events(spark: SparkSession, events: TableRef, status: StatusReport) -> list[Row]:

@@ -6,6 +6,7 @@ nothing. `book.py` writes the same rows into Delta tables, for dashboards.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from datetime import datetime
 from itertools import islice
 from typing import ClassVar
 
-from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
 from mirrorlib.ingest.report import BatchReport
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Done, Life, Plan
@@ -56,7 +57,32 @@ class Applied(BatchReport):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class LedgerReport(Report):
+class PartReport(Report):
+    """A report that may lack something: *failures* say what could not be read, and why."""
+
+    failures: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Say whether nothing is missing."""
+        return not self.failures
+
+    def notes(self) -> list[str]:
+        """Say what is missing."""
+        return list(self.failures)
+
+
+@contextlib.contextmanager
+def noted(failures: list[str]) -> Iterator[None]:
+    """Note what cannot be read of one table: it takes no other along."""
+    try:
+        yield
+    except MirrorError as exc:
+        failures.append(str(exc))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LedgerReport(PartReport):
     """The newest batches of every table of a target."""
 
     columns: ClassVar = ("table", "batch", "finished", "files", *_COUNTED, *_MEASURED)
@@ -69,12 +95,10 @@ class LedgerReport(Report):
     batches: tuple[Applied, ...]
 
     def notes(self) -> list[str]:
-        """Say why batches were voided."""
-        return [
-            f"{one.table}: batch {one.batch} was voided: {one.cause}"
-            for one in self.batches
-            if one.outcome == "void"
-        ]
+        """Say why batches were voided, then what is missing."""
+        void = (one for one in self.batches if one.outcome == "void")
+        why = [f"{one.table}: batch {one.batch} was voided: {one.cause}" for one in void]
+        return [*why, *self.failures]
 
 
 def read_ledger(
@@ -87,13 +111,13 @@ def read_ledger(
     allow_new: bool = False,
     before: LedgerReport | None = None,
 ) -> LedgerReport:
-    """Read the newest batches of every table of a target.
+    """Read the newest batches of every table of a target; where a journal is damaged, those behind that, and say so.
 
     *last* is how many batches a table; *tables* are names or globs, and empty is all of them. *before* is an earlier
     answer, whose batches are not read again. The rest means the same as for `status`.
 
     Raises:
-        JournalError: nothing has ever been applied to this target, or its journal cannot be read.
+        JournalError: nothing has ever been applied to this target.
         LandingZoneError: *last* is no number from 1 on.
 
     """
@@ -102,9 +126,9 @@ def read_ledger(
         raise LandingZoneError(msg, found=last, next_step="Give a whole number from 1 on.")
     places = Target.of(target, catalog=catalog, state=state)
     known: defaultdict[str, list[Applied]] = defaultdict(list)
-    for one in before.batches if before else ():
+    for one in before.batches if before and before.ok else ():  # else a gap would stay
         known[one.table].append(one)
-    found = list[Applied]()
+    found, failures = list[Applied](), list[str]()
     applied = find_applied(open_store(places.state), allow_new=allow_new)
     if applied:
         refuse_unmatched(tables, tuple(applied))
@@ -112,8 +136,14 @@ def read_ledger(
         if matches(name, tables):
             had = known[name.shown]
             after = (had[0].life, had[0].batch) if had else (0, 0)
-            found += [*islice(newest_batches(journal, name, after), last), *had][:last]
-    return LedgerReport(target=places.shown, batches=tuple(found))
+            new = _readable(newest_batches(journal, name, after), failures)
+            found += [*islice(new, last), *had][:last]
+    return LedgerReport(target=places.shown, batches=tuple(found), failures=tuple(failures))
+
+
+def _readable(batches: Iterator[Applied], failures: list[str]) -> Iterator[Applied]:
+    with noted(failures):
+        yield from batches
 
 
 def newest_batches(journal: Journal, name: TableName, after: tuple[int, int]) -> Iterator[Applied]:

@@ -23,9 +23,9 @@ from mirrorlib.journal.disk import find_journals
 from mirrorlib.journal.registry import registries
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
+from mirrorlib.operate.ledger import PartReport, noted
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
-from mirrorlib.tabular import Report
 
 Kind = Literal["apply", "derive", "export"]  # the order of the data's way, and of the alphabet
 
@@ -57,7 +57,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class LineageReport(Report):
+class LineageReport(PartReport):
     """Where the tables of a target come from and go to."""
 
     columns: ClassVar = ("from", "by", "to", "keys")
@@ -77,10 +77,10 @@ class LineageReport(Report):
         ]
 
     def notes(self) -> list[str]:
-        """Say where keys were lost."""
-        none = [] if self.edges else ["Nothing is known of the tables there."]
+        """Say where keys were lost, then what is missing."""
+        none = [] if self.edges or self.failures else ["Nothing is known of the tables there."]
         lost = [f"{edge.name}: {text}." for edge in self.edges for text in edge.lost]
-        return [*none, *dict.fromkeys(lost)]
+        return [*none, *dict.fromkeys(lost), *self.failures]
 
 
 def lineage(
@@ -95,7 +95,7 @@ def lineage(
 
     """
     place = Target.of(target, catalog=catalog, state=state)
-    waiting, seen, edges = [place], set[str](), list[Edge]()
+    waiting, seen, edges, gaps = [place], set[str](), list[Edge](), list[str]()
     target_at = cache(_target_at)  # many tables lie in one
 
     def above(address: str) -> list[Target]:
@@ -110,11 +110,12 @@ def lineage(
             continue
         seen.add(here.state)
         store = open_store(here.state)
-        found = [*_mirrors(here, store), *_derived(store), *_exports(here, store)]
+        found = [*_mirrors(here, store, gaps), *_derived(store), *_exports(here, store, gaps)]
         edges += found
         ends = [end for e in found if e.kind == "derive" for end in (e.source, e.target)]
         waiting += [root for end in dict.fromkeys(ends) for root in above(end)]
-    return LineageReport(target=place.shown, edges=tuple(_sorted(edges)))
+    told = tuple(_sorted(edges))
+    return LineageReport(target=place.shown, edges=told, failures=tuple(gaps))
 
 
 def _target_at(root: str) -> Target | None:
@@ -125,10 +126,12 @@ def _target_at(root: str) -> Target | None:
     return None
 
 
-def _mirrors(place: Target, state: Store) -> Iterator[Edge]:
+def _mirrors(place: Target, state: Store, gaps: list[str]) -> Iterator[Edge]:
     for name, journal in find_journals(state).items():
-        lives = journal.lives()
-        if (entry := journal.newest_of(lives)) is not None:
+        with noted(gaps):
+            lives = journal.lives()
+            if (entry := journal.newest_of(lives)) is None:
+                continue
             done = journal.last_done(lives[-1], entry.plan, entry.done)
             keys = Keys(partition=entry.plan.policies.keys)
             if done is not None and done.keys is not None:  # what the table itself is said to have
@@ -161,20 +164,21 @@ def _derived(state: Store) -> Iterator[Edge]:
             )
 
 
-def _exports(place: Target, state: Store) -> Iterator[Edge]:
+def _exports(place: Target, state: Store, gaps: list[str]) -> Iterator[Edge]:
     """Give the consumers of a target's tables; a derived table elsewhere is one as well."""
     for registry in registries(state):
-        if (stream := registry.newest_stream()) is None:
-            continue
-        entry = registry.newest(stream)
-        yield Edge(
-            kind="derive" if registry.consumer.startswith(CONSUMER) else "export",
-            source=refer(place, parse_name(registry.table)).address,
-            target=stream.to,
-            name=registry.consumer.removeprefix(CONSUMER),
-            keys=entry.plan.keys if entry is not None else (),
-            how=stream.mode,
-        )
+        with noted(gaps):
+            if (stream := registry.newest_stream()) is None:
+                continue
+            entry = registry.newest(stream)
+            yield Edge(
+                kind="derive" if registry.consumer.startswith(CONSUMER) else "export",
+                source=refer(place, parse_name(registry.table)).address,
+                target=stream.to,
+                name=registry.consumer.removeprefix(CONSUMER),
+                keys=entry.plan.keys if entry is not None else (),
+                how=stream.mode,
+            )
 
 
 def _sorted(edges: list[Edge]) -> list[Edge]:

@@ -698,7 +698,7 @@ def test_a_gap_in_which_nothing_changed_is_none(windows: Windows) -> None:
 @pytest.mark.parametrize(
     "stream, plan, reason",
     [
-        ({"start_at": 7}, {}, "ends with version 2, and the stream begins later"),
+        ({"start_at": 7}, {}, "ends with version 2, and the stream begins after 7"),
         ({"start_at": 1, "net": True}, {"after": 1, "until": 4}, "folded to its net changes"),
         ({"start_at": 1}, {"table_id": "other"}, "made anew"),
         ({"consumer": "shop"}, {"kind": "snapshot"}, "filled by another publisher .found lake"),

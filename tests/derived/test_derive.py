@@ -29,7 +29,7 @@ from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
-from mirrorlib.operate import lineage, vacuum
+from mirrorlib.operate import lineage, upkeep
 from mirrorlib.platform.notebook import picture
 from mirrorlib.store import Folder, open_store
 from mirrorlib.store.local import LocalStore
@@ -805,7 +805,7 @@ def test_vacuum_minds_no_reader_of_another_table_of_the_name(tmp_path: Path) -> 
         wanted = {"to": "x", "mode": "derive", "net": False, "start_at": 0, "table_id": table_id}
         streams[-1].begin({**wanted, "on_expired": "snapshot"}, 1)
 
-    losers = vacuum._losers(commits, streams, datetime.now(UTC) + timedelta(hours=1))
+    losers = upkeep._losers(commits, streams, datetime.now(UTC) + timedelta(hours=1))
 
     assert {"own"} == losers.keys()
 

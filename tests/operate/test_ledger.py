@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,11 @@ import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.delta.address import find_tables
 from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Done
+from mirrorlib.names import parse_name
+from mirrorlib.store import open_store
+from operate.test_status import plan_of
 from tables import newest_version, read_rows
 
 if TYPE_CHECKING:
@@ -106,6 +112,49 @@ def test_the_kept_ledger_holds_each_batch_once_and_each_change_of_state(
     (Path(target) / "_mirrorlib" / "journal").rename(tmp_path / "lost")
     with pytest.raises(JournalError, match="batches of this target, and its journal is not there"):
         mirrorlib.write_ledger(spark, target, place, allow_new=True)
+
+
+def test_a_damaged_journal_takes_no_other_tables_along(
+    zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is behind the damage is told, once more when it is mended; ledger and lineage are not well until then."""
+    state = open_store(f"{target}/_mirrorlib")
+    for name in ("hurt", "well"):
+        table = zone.table(name, keys=["id"])
+        table.file([{"id": 1}])
+        journal = Journal(state, parse_name(name))
+        life = journal.begin_life("first", str(zone), 1)
+        for batch in (1, 2, 3):
+            journal.write_plan(life, replace(plan_of(life.uuid, str(zone), table), batch=batch))
+            done = Done(
+                outcome="applied",
+                version=batch,
+                table_id="t",
+                columns=(),
+                table_bytes=1,
+                kind="append",
+            )
+            journal.write_done(life, batch, done)
+    (newest, _, damaged) = sorted(Path(state.url, "journal", "hurt", "000001").glob("*.done.json"))
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:20])
+    hurt = mirrorlib.ledger(target)
+    damaged.write_bytes(whole)
+    mended = mirrorlib.ledger(target, before=hurt)
+    newest.write_bytes(b"")
+    ways = mirrorlib.lineage(target)
+
+    wells = [("well", 3), ("well", 2), ("well", 1)]
+    assert [("hurt", 3), *wells] == [(one.table, one.batch) for one in hurt.batches]
+    assert "done.json: the journal cannot be read" in hurt.notes()[-1]
+    assert (False, True) == (hurt.ok, mended.ok)
+    assert [("hurt", 3), ("hurt", 2), ("hurt", 1), *wells] == [
+        (one.table, one.batch) for one in mended.batches
+    ]
+    assert ["well"] == [way.name for way in ways.edges]
+    assert (False, 1) == (ways.ok, len(ways.failures))
+    assert [1, 1] == [main([command, target]) for command in ("ledger", "lineage")]
+    assert 2 == capsys.readouterr().out.count("done.json: the journal cannot be read")
 
 
 @pytest.mark.parametrize("last", [0, -1])

@@ -43,7 +43,7 @@ def test_an_overview_is_as_well_as_its_tables(
     (done, *_) = sorted(Path(target, "_mirrorlib", "journal", "orders").rglob("*.done.json"))
     done.write_text("{")
     damaged = mirrorlib.overview(target)
-    assert "the ledger was not read: orders" in damaged.failures[0]
+    assert "the ledger is not whole: orders" in damaged.failures[0]
     assert "orders" in str(damaged.status)
     shown = stopped._repr_html_()
     assert shown.startswith('<iframe title="Status"')
@@ -83,8 +83,8 @@ def test_what_cannot_be_read_or_kept_takes_nothing_else_along(
     report = mirrorlib.overview(target, to=str(tmp_path / "book"), spark=spark)
 
     assert (True, False) == (report.status.ok, report.ok)
-    not_read, not_kept = report.failures
-    assert "the lineage was not read" in not_read
+    not_kept, not_read = report.failures
+    assert "the lineage is not whole" in not_read
     assert (
         ["failed"] == [one.health for one in report.consumers.streams]
         if report.consumers
@@ -94,6 +94,7 @@ def test_what_cannot_be_read_or_kept_takes_nothing_else_along(
     assert "orders" in report._repr_html_()
     assert not_read in html.unescape(html.unescape(report._repr_html_()))
     assert not_kept in str(report)
+    assert ["apply"] == [way.kind for way in report.ways.edges] if report.ways else False
     assert list(report.failures) == report.to_dict()["failures"] == report.notes()[-2:]
 
 

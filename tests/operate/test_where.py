@@ -426,6 +426,19 @@ def test_a_long_journal_is_not_read_through(tmp_path: Path, *, by_time: bool) ->
             assert counter.asked()["read"] < 60
 
 
+def test_a_consumer_whose_registry_is_damaged_is_named(tmp_path: Path) -> None:
+    """What became of the file is told all the same."""
+    poller, _ = long_journal(tmp_path, 2, by_time=False)
+    poller.state.put(f"consumers/lake/{FOLDER.name.segment}/streams/000001.json", b"{")
+    past = Past(poller.state, FOLDER.name)
+
+    steps = trace_file(past, poller.handed[0])
+
+    assert ["published", "listed", "applied", "now"] == [step.what for step in steps]
+    (lost,) = past.lost
+    assert lost.startswith("what lake was given: ")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.thorough

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 
 import mirrorlib
 from mirrorlib.cli.arguments import JSON, MEMORY, TABLES, TARGET, bound
@@ -17,8 +18,7 @@ _SHOWN = 100
 def _feed(arguments: argparse.Namespace) -> bool:
     from mirrorlib.delta.address import find_feed_table
     from mirrorlib.feed.changes import first_changes
-    from mirrorlib.feed.declared_keys import find_mirror
-    from mirrorlib.feed.owners import stored_columns
+    from mirrorlib.feed.declared_keys import find_mirror, stored_columns
 
     address, its_keys = call(find_mirror, arguments, place=arguments.target)
     spark = start_spark(arguments)
@@ -32,7 +32,7 @@ def _feed(arguments: argparse.Namespace) -> bool:
     changes = first_changes(frame, arguments.table, keys, arguments.limit)
     if arguments.json:
         for change in changes.changes:
-            say_json(change.to_dict(), in_one_line=True)
+            say_json(asdict(change), in_one_line=True)
         sys.stderr.writelines(f"{note}\n" for note in changes.notes())
     else:
         show_report(changes)

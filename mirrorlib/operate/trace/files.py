@@ -24,6 +24,7 @@ from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, Life, Plan, PlannedFile
 from mirrorlib.journal.registry import FOLDER, Registry
+from mirrorlib.journal.streams import Stream
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, sequence_number
 from mirrorlib.operate.status import status_of
@@ -81,12 +82,13 @@ class WhereReport(Report):
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a step."""
         found, keys = list[tuple[str, ...]](), tuple(self.key or ())
-        blank = Change(version=0, timestamp="", change="", before=None, after=None)
         for one in self.steps:
             counts = (f"{count:,} {marker}" for marker, count in (one.rows or {}).items() if count)
             detail = ", ".join(filter(None, (*counts, one.window, one.detail)))
             if one.before or one.after:
-                told = replace(blank, before=one.before, after=one.after)
+                told = Change(
+                    version=0, timestamp="", change="", before=one.before, after=one.after
+                )
                 detail = Changes("", (told,), keys, more=False).rows()[0][-1]
             shown = cells(one, "what at:moment life batch version file row consumer")
             found.append((*shown, detail))
@@ -117,9 +119,8 @@ class Past:
         self.newest = next(filter(None, found), None)  # batch, of the newest life that has one
         self.zone = open_store(self.journal.zone(self.newest) or state.url)
         names = [TableName.from_segment(one).table for one in contents(state, FOLDER).folders]
-        registries = [Registry(state, consumer, name) for consumer in names]
-        self._streams = [(one, stream) for one in registries for stream in one.all_streams()]
-        self._window = cache(Registry.entry)
+        self._registries = [Registry(state, consumer, name) for consumer in names]
+        self._streams, self._window = cache(Registry.all_streams), cache(Registry.entry)
 
     def files_of(self, life: Life, batch: int) -> list[tuple[Plan, PlannedFile]]:
         """Name the files of a batch that count, none where the journal has lost it; of snapshots it is the last one."""
@@ -132,19 +133,27 @@ class Past:
 
     def deliveries(self, version: int, table_id: str | None) -> Iterator[Step]:
         """Tell by which window of each of its streams a consumer was given a version of a Delta table."""
-        for registry, stream in self._streams:
-            newest, read = registry.newest(stream), partial(self._window, registry, stream)
-            numbers = range(1, newest.plan.number + 1 if newest else 1)
-            ends = partial(lambda read, number: read(number).plan.until, read)
-            first = bisect_left(numbers, version, key=ends)
-            # One that was voided has given nothing, and the next stands in for it.
-            given = (one for one in map(read, numbers[first:]) if one.position == one.plan.until)
-            for plan, done in ((one.plan, one.done) for one in islice(given, 1) if one.done):
-                if plan.after < version and plan.table_id == (table_id or plan.table_id):
-                    window = f"({plan.after}, {plan.until}]"
-                    what = f"{plan.kind}, window {plan.number}, to {stream.to}"
-                    step = partial(Step, what="delivered", at=done.finished_at, version=version)
-                    yield step(consumer=stream.consumer, window=window, detail=what)
+        for registry in self._registries:
+            try:
+                for stream in self._streams(registry):
+                    yield from self._given(registry, stream, version, table_id)
+            except JournalError as exc:
+                self.lost[f"what {registry.consumer} was given: {exc}"] = None
+
+    def _given(
+        self, registry: Registry, stream: Stream, version: int, table_id: str | None
+    ) -> Iterator[Step]:
+        newest, read = registry.newest(stream), partial(self._window, registry, stream)
+        numbers = range(1, newest.plan.number + 1 if newest else 1)
+        first = bisect_left(numbers, version, key=lambda number: read(number).plan.until)
+        # One that was voided has given nothing, and the next stands in for it.
+        given = (one for one in map(read, numbers[first:]) if one.position == one.plan.until)
+        for plan, done in ((one.plan, one.done) for one in islice(given, 1) if one.done):
+            if plan.after < version and plan.table_id == (table_id or plan.table_id):
+                window = f"({plan.after}, {plan.until}]"
+                what = f"{plan.kind}, window {plan.number}, to {stream.to}"
+                step = partial(Step, what="delivered", at=done.finished_at, version=version)
+                yield step(consumer=stream.consumer, window=window, detail=what)
 
 
 def trace_file(past: Past, file: str) -> list[Step]:

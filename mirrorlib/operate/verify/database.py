@@ -1,4 +1,4 @@
-"""Read back what a database holds of a table: in one transaction, as text, by way of a file that Spark reads."""
+"""Bring what a database holds of a table, as text, to Spark by way of a file, and give it its types."""
 
 from __future__ import annotations
 
@@ -16,38 +16,11 @@ from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import find_name
-from mirrorlib.journal.streams import Stream
-from mirrorlib.names import parse_name
-from mirrorlib.operate.verify.compare import as_found
-from mirrorlib.operate.verify.received import Received, check_copy, other_copy
 
 _ROWS = 10_000  # that are written at a time
 
 
-def read_database(stage: Stage, stream: Stream, address: str) -> Received:
-    """Read what a database says of a table, and its rows."""
-    from mirrorlib.delivery.sinks.jdbc.database import has_books, read_held
-    from mirrorlib.delivery.sinks.jdbc.sink import open_database
-
-    with open_database(address).reading(stream.table) as session:
-        place = session.place(parse_name(stream.table))
-        held = read_held(session, place, stream) if has_books(session) else None
-        record = held.record if held else None
-        if record is None:
-            raise other_copy(stream)
-        check_copy(stream, record.source_table, record.consumer)
-        names = [name for name, _ in session.columns(place) or ()]
-        texts = _write_texts(stage, names, session.texts(place, names))
-    return Received(
-        stream=record.stream,
-        version=record.delta_version,
-        table_id=record.table_id,
-        keys=tuple(record.keys),
-        rows=lambda schema: as_found(_typed(texts, names, schema, stream.table)),
-    )
-
-
-def _write_texts(
+def write_texts(
     stage: Stage, names: Sequence[str], rows: Iterable[tuple[str | None, ...]]
 ) -> DataFrame:
     """Write rows of text where Spark can read them; columns are numbered, so that names clash with nothing."""
@@ -64,7 +37,7 @@ def _write_texts(
     return file_reader(stage.spark, ddl).parquet(stage.state.uri(path))
 
 
-def _typed(texts: DataFrame, names: Sequence[str], schema: StructType, table: str) -> DataFrame:
+def typed_rows(texts: DataFrame, names: Sequence[str], schema: StructType, table: str) -> DataFrame:
     """Give a database's text the types of the table's columns."""
     values: list[Column] = []
     unfit: list[Column] = []

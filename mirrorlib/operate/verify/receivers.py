@@ -7,6 +7,7 @@ given, or since its stream began.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
@@ -24,7 +25,7 @@ from mirrorlib.delta.columns import to_columns, write_type
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.delta.table import find_target, open_log, refer
-from mirrorlib.errors import FileChangedError, LandingZoneError
+from mirrorlib.errors import FileChangedError, ForeignWriteError, LandingZoneError
 from mirrorlib.events import pick
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE
 from mirrorlib.identifiers import find_name, quote
@@ -40,12 +41,51 @@ from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.names import parse_name, sequence_name
 from mirrorlib.operate.verify.applied_files import list_places, open_in
 from mirrorlib.operate.verify.compare import SIDE, as_found, wanted_rows
-from mirrorlib.operate.verify.database import read_database
-from mirrorlib.operate.verify.received import Received, check_copy, other_copy
+from mirrorlib.operate.verify.database import typed_rows, write_texts
 from mirrorlib.operate.verify.tables import read_files
 from mirrorlib.store import contents, open_store
 
 _EMPTY = "\x01\x02"  # stands for empty text, which Spark's reader of CSV takes for NULL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """What a receiver holds of a table.
+
+    Attributes:
+        stream: uuid of the stream that was the last to write there.
+        version: it has everything up to this one of the table.
+        table_id: of that table; "" where it does not say.
+        keys: by which it was kept.
+        rows: gives its rows, with `SIDE`, for the columns that the table has in that version.
+        window: the number of the stream's last window that it has; 0 where it says the table's id.
+        begins: where rows are changes, some of which take back others, the version that they go on from.
+        whole: they begin with all rows of that version.
+
+    """
+
+    stream: str
+    version: int
+    table_id: str = ""
+    keys: tuple[str, ...]
+    rows: Callable[[StructType], DataFrame]
+    window: int = 0
+    begins: int | None = None
+    whole: bool = False
+
+
+def _other_copy(stream: Stream, *owner: object) -> ForeignWriteError:
+    """Say that a receiver does not hold this consumer's copy of this table, but another *owner*'s, or nobody's."""
+    msg = "the receiver does not hold what the consumer was given of the table"
+    found = " of ".join(map(str, owner)) or "nothing that an export has written"
+    step = "See where the consumer receives: mirrorlib consumers TARGET"
+    return ForeignWriteError(msg, table=stream.table, found=found, next_step=step)
+
+
+def _check_copy(stream: Stream, table: object, consumer: object) -> None:
+    """See that a receiver holds this consumer's copy of this table; raises what `_other_copy` returns."""
+    if (table, consumer) != (stream.table, stream.consumer):
+        raise _other_copy(stream, table, consumer)
 
 
 def read_received(stage: Stage, stream: Stream, to: str) -> Received:
@@ -75,11 +115,11 @@ def _changes(frame: DataFrame, turn: int = 1) -> DataFrame:
 def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
     ref = refer(open_place(address), parse_name(stream.table))
     if (found := find_target(stage.spark, ref)) is None:
-        raise other_copy(stream)
+        raise _other_copy(stream)
     last = read_last_commit(open_log(stage.spark, ref, found.location))
     if not (facts := last.facts):
-        raise other_copy(stream)
-    check_copy(stream, facts.get("table"), facts.get("consumer"))
+        raise _other_copy(stream)
+    _check_copy(stream, facts.get("table"), facts.get("consumer"))
 
     def travel(version: int) -> DataFrame:
         reader = stage.spark.read.format("delta").option("versionAsOf", version)
@@ -125,9 +165,9 @@ def _first_window(commits: Sequence[Commit], uuid: str, stream: Stream) -> tuple
 def _read_manifest(stage: Stage, stream: Stream, address: str) -> Received:
     receiver = Receiver(open_store(address.partition("?")[0]), stream.table)
     if not (entries := receiver.entries()):
-        raise other_copy(stream)
+        raise _other_copy(stream)
     first, last = entries[0], entries[-1]
-    check_copy(stream, last.table, last.consumer)
+    _check_copy(stream, last.table, last.consumer)
     there = {file.name: file.size for file in contents(receiver.store, receiver.folder).files}
     for entry in entries:
         for file in entry.files:
@@ -188,8 +228,8 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
     batch = read_batch(claim)
     opened = open_folder(zone, TableFolder(name=name, path=name.folder))
     if batch is None or opened.metadata is None:
-        raise other_copy(stream)
-    check_copy(stream, batch.table, batch.consumer)
+        raise _other_copy(stream)
+    _check_copy(stream, batch.table, batch.consumer)
     policies = policies_of(opened.metadata, opened.dialect, Options())
     source = Source(zone=zone, table=name.shown, folder=name.folder, policies=policies)
     places = [*list_places(zone, name)]
@@ -214,9 +254,32 @@ def _open_numbered(source: Source, places: Iterable[str], number: int) -> Landed
     raise FileChangedError(msg, table=source.table, file=name, next_step=step)
 
 
+def _read_database(stage: Stage, stream: Stream, address: str) -> Received:
+    """Read what a database says of a table, and its rows, in one transaction."""
+    from mirrorlib.delivery.sinks.jdbc.database import has_books, read_held
+    from mirrorlib.delivery.sinks.jdbc.sink import open_database
+
+    with open_database(address).reading(stream.table) as session:
+        place = session.place(parse_name(stream.table))
+        held = read_held(session, place, stream) if has_books(session) else None
+        record = held.record if held else None
+        if record is None:
+            raise _other_copy(stream)
+        _check_copy(stream, record.source_table, record.consumer)
+        names = [name for name, _ in session.columns(place) or ()]
+        texts = write_texts(stage, names, session.texts(place, names))
+    return Received(
+        stream=record.stream,
+        version=record.delta_version,
+        table_id=record.table_id,
+        keys=tuple(record.keys),
+        rows=lambda schema: as_found(typed_rows(texts, names, schema, stream.table)),
+    )
+
+
 _READERS: Mapping[str, Callable[[Stage, Stream, str], Received]] = {
     "delta": _read_delta,
     "files": _read_manifest,
     "zone": _read_zone,
-    "jdbc": read_database,
+    "jdbc": _read_database,
 }

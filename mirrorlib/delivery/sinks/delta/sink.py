@@ -13,7 +13,7 @@ from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.last_commit import read_last_commit
 from mirrorlib.commit.mark import resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
-from mirrorlib.delivery.sink import Delivery, comes_after
+from mirrorlib.delivery.sink import Delivery, comes_after, tell_gap
 from mirrorlib.delivery.sinks.delta import modes
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delivery.sinks.open import open_place
@@ -223,15 +223,8 @@ def _check_untouched(work: WindowWork) -> None:
         reason = "nobody can tell any more how far the table that the consumer keeps goes"
     elif not facts or is_log:
         return
-    elif facts.get("table_id") != plan.table_id:
-        reason = "the copy is one of a table that was made anew since"
-    elif stream.net and plan.after < int(facts["upto"]) < plan.until:
-        reason = "net changes are none since where the copy stands, which another stream has left"
-    elif facts.get("stream") == stream.uuid:
-        return
-    elif plan.after > (upto := int(facts["upto"])) and not work.unchanged_since(upto):
-        found = f"version {upto}, the stream begins after {plan.after}"
-        reason = "the copy ends before the stream begins"
+    elif gap := tell_gap(work, facts["stream"], facts.get("table_id", ""), int(facts["upto"])):
+        reason = f"the copy {gap}"
     else:
         return
     raise ForeignWriteError(reason, table=stream.table, found=found, next_step=work.set_right)

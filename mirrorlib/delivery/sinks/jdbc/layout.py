@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from mirrorlib.delivery.sink import Delivery, check_physical, check_renamed, comes_after
+from mirrorlib.delivery import sink
+from mirrorlib.delivery.sink import Delivery, comes_after, tell_gap
 from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record, Session
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.errors import (
-    FeedError,
     JournalError,
     SchemaError,
     TableBusyError,
     TableNameError,
+    first_few,
     printable,
 )
 from mirrorlib.events import pick
@@ -108,7 +109,7 @@ def settle(
             found = f"{nested[:_LONGEST_TYPE]}, was {was[:_LONGEST_TYPE]}"
             step = _BEGIN_ANEW
             raise SchemaError(msg, table=stream.table, column=name, found=found, next_step=step)
-    check_physical(delivery, old.physical, shape.record.physical, _BEGIN_ANEW)
+    sink.check_physical(delivery, old.physical, shape.record.physical, _BEGIN_ANEW)
     return shape
 
 
@@ -158,8 +159,11 @@ def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayo
     """
     stream, plan, record = delivery.stream, delivery.plan, shape.record
     there = dict(shape.held.columns or ())
+    if lost := [name for name in old.columns if name not in there]:
+        msg = "somebody has taken a column from the table in the database, or renamed it there"
+        _refuse(msg, stream, first_few(lost), _BEGIN_ANEW)
     new = [column for column in shape.columns if column.name not in old.columns]
-    check_renamed(old.columns, record.columns, stream.table, _BEGIN_ANEW)
+    sink.check_renamed(old.columns, record.columns, stream.table, _BEGIN_ANEW)
     strict = old.stream == stream.uuid and plan.after >= old.delta_version
     late = not record.keys and plan.after < old.delta_version
     passed = late and plan.until <= old.delta_version
@@ -205,22 +209,17 @@ def _check_owner(held: Held, stream: Stream) -> None:
 
 
 def _check_follows(held: Held, delivery: Delivery) -> None:
-    stream, plan, record = delivery.stream, delivery.plan, held.record
+    stream, record = delivery.stream, held.record
     if record is None:
         if held.number or delivery.continues:
             msg = "the database has not the table any more that the changes are for"
             _refuse(msg, stream, None, _BEGIN_ANEW)
         return
-    if record.table_id != plan.table_id or (not held.number and stream.start_at is None):
-        msg = "the table in the database does not hold the rows that the changes are for"
-        _refuse(msg, stream, held.place.sql, _BEGIN_ANEW)
-    before, ours = record.delta_version, record.stream == stream.uuid
-    if not ours and plan.after > before and not delivery.unchanged_since(before):
-        msg = "the table in the database ends before the stream begins"
-        _refuse(msg, stream, f"version {before}, the stream begins after {plan.after}", _BEGIN_ANEW)
-    if stream.net and plan.after < before < plan.until:  # what came and went again is not told
-        msg = f"the net window {plan.after} to {plan.until} begins before what the table holds"
-        raise FeedError(msg, table=stream.table, found=f"version {before}", next_step=_BEGIN_ANEW)
+    gap = tell_gap(delivery, record.stream, record.table_id, record.delta_version)
+    if not gap and not held.number and stream.start_at is None:
+        gap = "does not hold the rows that the changes are for"
+    if gap:
+        _refuse(f"the table in the database {gap}", stream, held.place.sql, _BEGIN_ANEW)
 
 
 def _refuse(msg: str, stream: Stream, found: str | None, step: str) -> NoReturn:

@@ -11,7 +11,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from mirrorlib.delivery.sink import Delivery, check_physical, check_renamed, comes_after
+from mirrorlib.delivery import sink
+from mirrorlib.delivery.sink import Delivery, comes_after, tell_gap
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name
@@ -94,7 +95,9 @@ def follows(number: int, last: Batch | None, place: FileSequence, delivery: Deli
         found = f"{', '.join(plan.keys) or 'none'} instead of {', '.join(last.keys) or 'none'}"
         raise _misplaced(place, "was filled by other keys", ANEW, found)
     if plan.kind == "changes":
-        _check_changes(last, place, delivery)
+        if gap := tell_gap(delivery, last.stream, last.table_id, last.until):
+            to = f"version {last.until}, or to " if last.table_id == plan.table_id else ""
+            raise _misplaced(place, gap, f"Rewind the consumer to {to}a snapshot.")
     elif not plan.keys:
         what = "cannot be told to forget what it holds, as the table has no keys to delete by"
         raise _misplaced(place, what, ANEW)
@@ -102,35 +105,17 @@ def follows(number: int, last: Batch | None, place: FileSequence, delivery: Deli
     return not (gone_on or (plan.kind == "changes" and plan.until <= last.until))
 
 
-def _check_changes(last: Batch, place: FileSequence, delivery: Delivery) -> None:
-    """See that changes follow on what is there, all of it or a part that they repeat."""
-    stream, plan = delivery.stream, delivery.plan
-    step = f"Rewind the consumer to version {last.until}, or to a snapshot."
-    if last.table_id != plan.table_id:
-        step = "Rewind the consumer to a snapshot."
-        raise _misplaced(place, "holds the rows of a table that was made anew since", step)
-    if last.stream == stream.uuid:
-        return
-    begins = plan.after if stream.start_at is None else stream.start_at
-    if begins > last.until and not delivery.unchanged_since(last.until):
-        what = f"ends with version {last.until}, and the stream begins later"
-        raise _misplaced(place, what, step, begins)
-    if stream.net and plan.after < last.until < plan.until:
-        what = f"ends with version {last.until}, in the midst of a window that is folded to its net changes"
-        raise _misplaced(place, what, step)
-
-
 def check_columns(last: Batch, delivery: Delivery) -> None:
     """See that changes have the columns that readers hold rows of: those that stay are not told again."""
     table = delivery.stream.table
     rewind = f"Rewind the consumer to a snapshot: {snapshot_command(delivery.stream.consumer)}"
     step = rewind if delivery.plan.keys else ANEW
-    check_renamed(last.columns, delivery.columns, table, step)
-    check_physical(delivery, last.physical, delivery.physical, step)
+    sink.check_renamed(last.columns, delivery.columns, table, step)
+    sink.check_physical(delivery, last.physical, delivery.physical, step)
 
 
 def _misplaced(
-    place: FileSequence, what: str, step: str, found: str | int | None = None
+    place: FileSequence, what: str, step: str, found: str | None = None
 ) -> LandingZoneError:
     msg = f"the landing zone's folder {place.folder} {what}"
     return LandingZoneError(msg, table=place.table, found=found, next_step=step)
