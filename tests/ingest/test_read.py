@@ -17,7 +17,6 @@ from mirrorlib.ingest.rows.decode import decode_all
 from mirrorlib.ingest.rows.marks import read_marks
 from mirrorlib.ingest.rows.read import (
     Landed,
-    check_identity,
     column_values,
     open_batches,
     read_landed,
@@ -242,10 +241,10 @@ def test_a_file_that_is_replaced_while_it_is_read_is_noticed(orders: TableWriter
     orders.replace(1, [{"id": 2}])
 
     with pytest.raises(FileChangedError, match="replaced or has grown"):
-        check_identity(source(orders), file)
+        source(orders).check(file)
     path.unlink()
     with pytest.raises(FileChangedError, match="removed"):
-        check_identity(source(orders), file)
+        source(orders).check(file)
 
 
 @pytest.mark.parametrize("decode", [True, False])
