@@ -133,7 +133,7 @@ class ChangeFileError(MirrorError):
 class FileChangedError(ChangeFileError):
     """A change file is no longer the one that was planned or applied."""
 
-    advice = "Change files are never rewritten: publish corrections under the next number."
+    advice = "Leave it in place; the next run reads it as it is then."
 
 
 class MarkerError(MirrorError):

@@ -10,17 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mirrorlib.delta.log import LOG
 from mirrorlib.delta.table import open_log, refer
-from mirrorlib.errors import (
-    JournalError,
-    LandingZoneError,
-    MetadataError,
-    MirrorError,
-    TableNameError,
-)
+from mirrorlib.errors import LandingZoneError, MetadataError, MirrorError, TableNameError
 from mirrorlib.events import Observer, unobserved
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.source_identity import check_snapshots
@@ -37,6 +31,8 @@ from mirrorlib.store.target import Target, settled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from mirrorlib.landing.metadata.declared import TableMetadata
 
 _LOG = logging.getLogger(__name__)
 _STILL_THERE = "one of them is no longer in the landing zone, and its Delta table is still there"
@@ -95,16 +91,14 @@ def open_work(
 ) -> Work:
     """Gather what one table's batches need; *spark* is a session that is lent to it alone."""
     ref = refer(job.target, folder.name)
-    if opened.metadata is None:  # callers ask `waits_for` first
-        msg = "the table has no metadata"
-        raise JournalError(msg, table=str(folder.name))
+    metadata = cast("TableMetadata", opened.metadata)  # callers ask `waits_for` first
     if job.options.snapshots:
-        check_snapshots(opened.metadata, str(folder.name))
+        check_snapshots(metadata, str(folder.name))
     source = Source(
         zone=job.zone,
         table=str(folder.name),
         folder=folder.path,
-        policies=policies_of(opened.metadata, opened.dialect, job.options),
+        policies=policies_of(metadata, opened.dialect, job.options),
     )
     if source.policies.partial and source.policies.conditional:
         msg = "updates cannot be partial and conditional at once: which values a row would keep is not defined"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import Columns, find_key_column, needs_mapping
+from mirrorlib.delta.columns import Columns, find_column, find_key_column, needs_mapping
 from mirrorlib.errors import MirrorError, first_few
 from mirrorlib.events import STOPPED
 from mirrorlib.identifiers import by_name, fold_name
@@ -35,13 +35,13 @@ from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Policies, every_cause
-from mirrorlib.landing.columns import UPDATE, UPSERT
+from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT
 from mirrorlib.names import partition_of, sequence_name
 from mirrorlib.store import StoredFile
 
 UNTYPED = "No published file has a column with a type yet."
-UNTYPED_KEY = (
-    "The key column {key} has no type in any published file yet: all its values are NULL. "
+_UNTYPED_COLUMN = (
+    "The {column} has no type in any published file yet: all its values are NULL. "
     "The table waits for a file that has one."
 )
 _GONE = (
@@ -146,7 +146,8 @@ def _up_to(
     if position_after({}, every, by_time=False) == goal:
         return replace(coming, state="current", reason="", file=None, error=None), every
     if coming.state in {"current", "blocked"}:  # no file, as status would tell it as a missing one
-        kind, shown = "csv" if opened.dialect else "parquet", opened.listing.partitions
+        kind = opened.metadata.extensions[0] if opened.metadata else "parquet"
+        shown = opened.listing.partitions
         missing = (
             f"{partition}/{sequence_name(number, kind)}".removeprefix("/")
             for partition, last in goal.items()
@@ -252,12 +253,17 @@ def _prepare(
 
 def _untyped_part(work: Work, prepared: Prepared) -> str:
     """Say what a table cannot be without and no file has a type for, "" when there is nothing (Q10, Q11)."""
-    columns = prepared.growth.columns
+    columns, policies = prepared.growth.columns, work.source.policies
     if not columns:
         return UNTYPED
-    keys = work.source.policies.keys if prepared.rows else ()
-    untyped = next((key for key in keys if find_key_column(columns, key) is None), None)
-    return "" if untyped is None else UNTYPED_KEY.format(key=untyped)
+    keys = policies.keys if prepared.rows else ()
+    untyped = [f"key column {key}" for key in keys if find_key_column(columns, key) is None]
+    decides, counts = policies.conditional, prepared.counts
+    inserts = counts[INSERT] if policies.insert_policy == "append" else 0
+    # Without its column, each update would count.
+    if decides and prepared.rows > counts[DELETE] + inserts and not find_column(columns, decides):
+        untyped.append(f"ConditionalUpdateColumn {decides}")
+    return _UNTYPED_COLUMN.format(column=untyped[0]) if untyped else ""
 
 
 def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:

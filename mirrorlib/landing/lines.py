@@ -123,9 +123,8 @@ def iter_line_tables(text: TextFile, schema: FileSchema) -> Iterator[pa.Table]:
         try:
             columns = [_array([row.get(one.name) for _, row in piece], one.type) for one in types]
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
-            msg, file = "the change file has other values than before", text.file.name
-            step = "Leave it in place; the next run reads it as it is then."
-            raise FileChangedError(msg, table=text.table, file=file, next_step=step) from exc
+            msg = "the change file has other values than before"
+            raise FileChangedError(msg, table=text.table, file=text.file.name) from exc
         # A table without columns would forget how many rows it has.
         counted = pa.table([pa.nulls(len(piece)), *columns], names=["", *types.names])
         yield counted.select(types.names)

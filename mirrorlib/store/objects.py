@@ -95,7 +95,8 @@ class ObjectStore(Store):
             page = _repeated(
                 lambda: next(iter(obstore.list(self._store, prefix=folder, chunk_size=size)), [])
             )
-            return tuple(sorted(meta["path"].rpartition("/")[2] for meta in page)[:count])
+            paths = sorted(meta["path"] for meta in page if meta["path"] != folder)
+            return tuple(path.rpartition("/")[2] for path in paths[:count])
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the object's size, time and identity, by one HEAD request."""

@@ -26,7 +26,7 @@ from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder, polic
 from mirrorlib.ingest.next_batch import choose_files
 from mirrorlib.ingest.options import SETTLE, Options
 from mirrorlib.ingest.rows.decode import open_file
-from mirrorlib.ingest.rows.read import check_identity, open_batches, read_landed
+from mirrorlib.ingest.rows.read import open_batches, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import list_tables, see_below, see_folder
@@ -180,7 +180,7 @@ class _ChangesReader(ds.DataSourceStreamReader):
             values = (*fitted, markers.cast(pa.int32()), names, numbers, ordinals)
             yield from feed_source.in_pieces(pa.table(values, self.wanted.names))
             ordinal += count
-        check_identity(source, file)
+        source.check(file)
 
 
 def _open(options: dict[str, str]) -> tuple[Source, OpenedFolder]:

@@ -174,3 +174,24 @@ def test_an_update_without_the_column_stops_the_table(
     assert "ConditionalUpdateColumn is missing" in stopped.reason
     assert "seq" in stopped.reason
     assert [{"id": 1, "seq": 2}] == read_rows(spark, Path(target) / "t")
+
+
+@pytest.mark.thorough
+def test_updates_wait_while_the_column_has_no_type(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Until then all its values are NULL, which is not greater; without the column, each update would count."""
+    table = zone.table("t", keys=["id"])
+    table.metadata({"ConditionalUpdateColumn": "seq"}, keys=["id"])
+    table.file([{"id": 1, "v": "old", "seq": None}])
+    table.file([{"id": 1, "v": "not greater", "seq": None}], [1])
+
+    options = {"conditional_updates": True, "max_files": 1}
+    waiting = mirrorlib.apply(spark, str(zone), target, **options).tables[0]
+    table.file([{"id": 2, "v": "new", "seq": 1}], [1])
+    mirrorlib.apply(spark, str(zone), target, **options)
+
+    assert ("waiting", 1) == (waiting.state, waiting.position)
+    assert "The ConditionalUpdateColumn seq has no type in any published file yet" in waiting.reason
+    expected = [{"id": 1, "v": "old", "seq": None}, {"id": 2, "v": "new", "seq": 1}]
+    assert expected == sorted(read_rows(spark, Path(target) / "t"), key=lambda row: row["id"])

@@ -221,6 +221,23 @@ def test_a_list_that_no_file_has_stops_the_table(
     assert [{"id": 1, "a": "z", "b": "y", "set": "a"}] == read_rows(spark, Path(target) / "t")
 
 
+@pytest.mark.thorough
+def test_a_list_without_a_type_lists_nothing(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Each update sets every column then, whichever later files share its batch."""
+    table = zone.table("t", keys=["id"], metadata={"partialUpdates": "listed:set"})
+    table.file([{"id": 1, "a": "x", "b": "y", "set": None}], [4])
+    table.file([{"id": 1, "a": "z", "b": None, "set": None}], [1])
+    table.file([{"id": 2, "a": "x", "b": "y", "set": "a"}], [4])
+
+    report = mirrorlib.apply(spark, str(zone), target, max_files=1)
+
+    assert report.ok, str(report)
+    rows = sorted(read_rows(spark, Path(target) / "t"), key=lambda row: row["id"])
+    assert [("z", None), ("x", None)] == [(row["a"], row["b"]) for row in rows]
+
+
 def test_partial_updates_are_asked_for_in_known_words(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

@@ -17,7 +17,6 @@ from mirrorlib.ingest.rows.decode import decode_all
 from mirrorlib.ingest.rows.marks import read_marks
 from mirrorlib.ingest.rows.read import (
     Landed,
-    check_identity,
     column_values,
     open_batches,
     read_landed,
@@ -242,10 +241,10 @@ def test_a_file_that_is_replaced_while_it_is_read_is_noticed(orders: TableWriter
     orders.replace(1, [{"id": 2}])
 
     with pytest.raises(FileChangedError, match="replaced or has grown"):
-        check_identity(source(orders), file)
+        source(orders).check(file)
     path.unlink()
     with pytest.raises(FileChangedError, match="removed"):
-        check_identity(source(orders), file)
+        source(orders).check(file)
 
 
 @pytest.mark.parametrize("decode", [True, False])
@@ -296,20 +295,6 @@ def test_decoding_ends_as_soon_as_a_file_takes_more_memory_than_there_is_room_fo
     assert (None, 500) == (found.rows, found.counts[0])
     assert 30 == sum(decoded)
     assert 25_000 > path.stat().st_size
-
-
-def test_no_row_is_decoded_of_a_file_whose_columns_cannot_fit(
-    orders: TableWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Numbers of rows and types of fixed width tell it before: runs and NULLs take no room in a file."""
-    decoded = _count_decoded(monkeypatch)
-    same = pa.repeat(pa.scalar(7, pa.int64()), 10_000)
-    path = orders.file(pa.table({"id": same, "v": same, "w": pa.nulls(10_000, pa.int64())}))
-
-    found = read_landed(source(orders), listed(orders, path), decode=True, room=200_000)
-
-    assert (None, [], 240_000) == (found.rows, decoded, found.schema.decoded_bytes)
-    assert 200_000 > path.stat().st_size
 
 
 def test_the_files_of_a_batch_share_the_room(

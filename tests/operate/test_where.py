@@ -206,7 +206,7 @@ def test_a_voided_batch_says_what_voided_it(
     told = [("published",), ("listed",)]
     assert [*told, ("under way",), ("now",)] == facts(under_way.steps, "what")
     assert [*told, ("void",), ("now",), *told, ("applied",), ("now",)] == facts(found.steps, "what")
-    assert "was replaced or removed after batch 2 was planned" in found.steps[2].detail
+    assert "was replaced or has grown after batch 2 was planned" in found.steps[2].detail
     assert ["the change file is not what was applied", "in its place"] == [
         step.detail for step in found.steps if step.what == "now"
     ]

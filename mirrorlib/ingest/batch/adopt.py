@@ -34,7 +34,7 @@ from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.spark_reader import read_frame, stage_nothing
 from mirrorlib.ingest.batch.stage import is_plain
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
-from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identities
+from mirrorlib.ingest.rows.read import Landed, can_spark_read
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import INSERT
@@ -72,7 +72,7 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
                 if not copy_file(work.source.zone, landed.file.path, table, copy):
                     return False
             _decode(attempt, prepared)
-            check_identities(prepared.landed)
+            prepared.check_files()
             adds = [_added(table, landed, copy, prepared.keys) for landed, copy in pairs]
         with attempt.step("commit", counted=True):
             counts = True  # as far as anybody knows, until the store has answered

@@ -43,7 +43,6 @@ from mirrorlib.ingest.batch.snapshot import stage_difference, stage_snapshot
 from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.report import Kind
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
-from mirrorlib.ingest.rows.read import check_identities
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import REBUILD, Done, Entry, Plan, new_attempt
 
@@ -214,7 +213,7 @@ def _stage(
     if replaces_columns or work.life.why != REBUILD:
         return staged, "overwrite"
     staged = stage_difference(stage, work.ref, staged.frame, prepared.keys)
-    check_identities(prepared.landed)
+    prepared.check_files()
     return staged, "difference"
 
 

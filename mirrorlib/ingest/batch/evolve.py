@@ -162,11 +162,8 @@ class Newcomer:
     def _error(
         self, column: FileColumn, msg: str, found: str, step: str, row: int | None = None
     ) -> SchemaError:
-        table, file, name = self.landed.source.table, self.landed.file.name, column.name
-        error = SchemaError(
-            msg, table=table, file=file, column=name, row=row, found=found, next_step=step
-        )
-        return with_line(self.landed, error)
+        facts = {"column": column.name, "found": found, "next_step": step}
+        return with_line(self.landed, self.landed.fault(SchemaError, msg, row=row, **facts))
 
 
 def growth_of(before: Columns, after: Columns, readers: Readers | None = None) -> Growth:

@@ -58,6 +58,11 @@ class Prepared:
         """Return the last file alone: of snapshots it is what the table will be."""
         return replace(self, landed=self.landed[-1:])
 
+    def check_files(self) -> None:
+        """See that the files are still those that were listed; raises as `Source.check` does."""
+        for one in self.landed:
+            self.source.check(one.file)
+
     @property
     def keys(self) -> tuple[str, ...]:
         """Name the key columns as the table spells them."""

@@ -29,7 +29,6 @@ from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.spark_reader import read_frame, reads_as_it_is, stage_nothing
 from mirrorlib.ingest.batch.stage import read_whole, stage_inserts
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
-from mirrorlib.ingest.rows.read import check_identities
 from mirrorlib.ingest.work import Work
 
 _OPS = (ADD, CHANGE, DROP)
@@ -53,7 +52,7 @@ def stage_snapshot(work: Work, stage: Stage, prepared: Prepared, *, replaces: bo
     if not replaces:
         changes = _compare(work, newest, rows, newest.growth.columns)
         staged = stage_frame(stage, "differences", changes, keys or rows.columns, _OPS)
-    check_identities(prepared.landed)
+    prepared.check_files()
     if replaces:
         return stage_inserts(rows, newest.rows, counts={"inserts": newest.rows})
     counts, null_keys, _ = _count(work, stage, newest, staged.frame)

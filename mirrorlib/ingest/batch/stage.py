@@ -36,7 +36,6 @@ from mirrorlib.ingest.batch.open_batch import Prepared, rows_of
 from mirrorlib.ingest.batch.spark_reader import read_frame, reads_as_it_is
 from mirrorlib.ingest.rows.marks import join_spans
 from mirrorlib.ingest.rows.partial import check_lists
-from mirrorlib.ingest.rows.read import check_identities
 from mirrorlib.landing.columns import DELETE, INSERT, UPSERT
 
 _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file costs 40 ms more
@@ -54,7 +53,7 @@ def stage_batch(stage: Stage, prepared: Prepared, *, replaces: bool) -> Staged:
     by_rows = prepared.source.policies.partial or _conditional(prepared)
     if prepared.small and (plain or not by_rows):
         return _stage_small(stage, prepared, replaces=replaces)
-    check_identities(prepared.landed)
+    prepared.check_files()
     rows = _unfolded(stage, prepared, plain=plain) if plain or replaces else None
     if rows is not None:
         return stage_inserts(rows, prepared.rows)
@@ -122,7 +121,7 @@ def _stage_large(stage: Stage, prepared: Prepared, *, replaces: bool) -> Staged:
     elif prepared.counts[DELETE] == prepared.rows:
         ops = {DROP}
     staged = stage_frame(stage, "folded", folded, keys, ops)
-    check_identities(prepared.landed)
+    prepared.check_files()
     return replace(
         staged,
         null_keys=any(landed.null_keys for landed in prepared.landed),

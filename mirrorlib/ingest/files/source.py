@@ -26,12 +26,20 @@ class Source:
 
     def find(self, planned: PlannedFile, batch: int) -> StoredFile:
         """Find a file as it was planned for a batch; `FileChangedError` where it was replaced or removed since."""
-        stored = self.zone.stat(f"{self.folder}/{planned.name}")
-        if stored is None or stored.etag != planned.etag:
-            msg = f"the change file was replaced or removed after batch {batch} was planned"
-            step = "Leave it in place; the next run reads it as it is then."
-            raise FileChangedError(msg, table=self.table, file=planned.name, next_step=step)
-        return replace(stored, below=planned.name)
+        since = f"after batch {batch} was planned"
+        return replace(self._seen(planned.name, planned.etag, since), below=planned.name)
+
+    def check(self, file: StoredFile) -> None:
+        """See that a file is still the one that was listed; `FileChangedError` where it was replaced, or removed."""
+        self._seen(file.name, file.etag, "while it was read")
+
+    def _seen(self, name: str, etag: str, since: str) -> StoredFile:
+        stored = self.zone.stat(f"{self.folder}/{name}")
+        if stored is None or stored.etag != etag:
+            what = "was removed" if stored is None else "was replaced or has grown"
+            msg = f"the change file {what} {since}"
+            raise FileChangedError(msg, table=self.table, file=name)
+        return stored
 
     def has(self, planned: PlannedFile) -> bool:
         """Say whether a file is there as it was planned, or holds the same, as one that was copied does."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 
-from mirrorlib.errors import ChangeFileError, SchemaError, first_line
+from mirrorlib.errors import ChangeFileError, MirrorError, SchemaError, first_line
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.delimited.dialect import Dialect
@@ -27,6 +27,8 @@ from mirrorlib.landing.parquet import iter_batches
 from mirrorlib.landing.plain import FILE_PATH, RESCUED
 from mirrorlib.store import StoredFile
 
+_Error = TypeVar("_Error", bound=MirrorError)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedFile:
@@ -36,6 +38,10 @@ class OpenedFile:
     file: StoredFile
     schema: FileSchema
     rows: pa.Table | None = None  # decoded; None where they are read when they are asked for
+
+    def fault(self, kind: type[_Error], reason: str, **facts: str | int | None) -> _Error:
+        """Say what is wrong with the file."""
+        return kind(reason, table=self.source.table, file=self.file.name, **facts)  # type: ignore[arg-type]  # its own parameters
 
 
 def open_file(source: Source, file: StoredFile, handle: BinaryIO | None = None) -> OpenedFile:
@@ -57,24 +63,24 @@ def open_file(source: Source, file: StoredFile, handle: BinaryIO | None = None) 
             schema = read_line_schema(text) if lines else read_header(text, ntz=policies.ntz)
     if policies.plain is not None:
         schema = replace(schema, undeclared=())  # there is nowhere to declare them
-        _check_plain(source, file, schema)
+        _check_plain(OpenedFile(source=source, file=file, schema=schema))
     # Else it is a publisher's first sign of life, from which no table is made (Q11).
     if schema.rows or not all(pa.types.is_null(column.type) for column in schema.columns):
         schema = add_given(schema, file.name, policies.dialect, table=table, ntz=policies.ntz)
     return OpenedFile(source=source, file=file, schema=schema)
 
 
-def _check_plain(source: Source, file: StoredFile, schema: FileSchema) -> None:
+def _check_plain(opened: OpenedFile) -> None:
     """Refuse row markers where nobody heeds them, and the names of what is rescued."""
-    taken = schema.marker
+    taken = opened.schema.marker
     msg = "the file has row markers, and the rows of a plain folder are all inserts"
     step = "Write _metadata.json, so that updates and deletes are applied, or rename the column."
     if taken is None:
-        taken = next((name for name in (RESCUED, FILE_PATH) if schema.column(name)), None)
+        taken = next((name for name in (RESCUED, FILE_PATH) if opened.schema.column(name)), None)
         msg = "the column's name is reserved in a plain folder"
         step = "Rename the column at its publisher."
     if taken is not None:
-        raise SchemaError(msg, table=source.table, file=file.name, column=taken, next_step=step)
+        raise opened.fault(SchemaError, msg, column=taken, next_step=step)
 
 
 def iter_pieces(
@@ -113,5 +119,5 @@ def decode_all(source: Source, file: StoredFile) -> None:
 
 def damaged(opened: OpenedFile, exc: Exception) -> ChangeFileError:
     """Say that a page of a Parquet file cannot be decoded."""
-    msg, table = "a page of the change file is damaged", opened.source.table
-    return ChangeFileError(msg, table=table, file=opened.file.name, found=first_line(exc))
+    msg = "a page of the change file is damaged"
+    return opened.fault(ChangeFileError, msg, found=first_line(exc))

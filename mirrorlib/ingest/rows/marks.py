@@ -74,7 +74,7 @@ def count_marks(opened: OpenedFile, markers: pa.ChunkedArray) -> dict[int, int]:
     counted = {pair["values"]: pair["counts"] for pair in pc.value_counts(markers).to_pylist()}
     counts = {marker: counted.get(marker, 0) for marker in MARKER_NAMES}
     schema, policies = opened.schema, opened.source.policies
-    table, file, keys = opened.source.table, opened.file.name, policies.keys
+    keys = policies.keys
 
     def refuse(wrong: pa.ChunkedArray, msg: str, step: str) -> MarkerError:
         row = pc.index(wrong, value=True).as_py()
@@ -93,14 +93,14 @@ def count_marks(opened: OpenedFile, markers: pa.ChunkedArray) -> dict[int, int]:
     if missing is not None:
         msg = "a key column of the table is missing in the file"
         step = "Publish a file with all key columns under the same name, or correct keyColumns in _metadata.json."
-        raise SchemaError(msg, table=table, file=file, column=missing, next_step=step)
+        raise opened.fault(SchemaError, msg, column=missing, next_step=step)
     inserts = counts[INSERT] if policies.insert_policy == "append" else 0
     updates = sum(counts.values()) - counts[DELETE] - inserts
     wanted = policies.conditional
     if wanted and updates and schema.column(wanted) is None:
         msg = "the table's ConditionalUpdateColumn is missing in a file with updates"
         step = "Publish the column, or apply without --conditional-updates."
-        raise SchemaError(msg, table=table, file=file, column=wanted, next_step=step)
+        raise opened.fault(SchemaError, msg, column=wanted, next_step=step)
     return counts
 
 
@@ -119,10 +119,8 @@ def with_line(opened: OpenedFile, exc: _Error) -> _Error:
 def _error(
     opened: OpenedFile, msg: str, found: str, row: int, step: str | None = None
 ) -> MarkerError:
-    table, file, column = opened.source.table, opened.file.name, opened.schema.marker
-    return MarkerError(
-        msg, table=table, file=file, column=column, row=row, found=found, next_step=step
-    )
+    column = opened.schema.marker
+    return opened.fault(MarkerError, msg, column=column, row=row, found=found, next_step=step)
 
 
 def typed_keys(opened: OpenedFile) -> tuple[list[str], int]:

@@ -59,11 +59,14 @@ def _names_in(listed: SparkColumn) -> SparkColumn:
 def check_list_column(source: Source, files: Sequence[Landed], columns: Columns) -> None:
     """See that updates and upserts can list what they set, where the table has them do so.
 
-    Raises `SchemaError`: *columns*, which the table has with these files, lack the one for it.
+    Raises `SchemaError`: neither *columns*, which the table has with these files, nor the files have the one for it. In
+    a file it may be without a type: no row of that lists anything.
     """
     listed = list_column(source.policies.partial)
     updates = any(one.counts[UPDATE] + one.counts[UPSERT] for one in files)
-    if listed is not None and updates and find_column(columns, listed) is None:
+    if listed is None or not updates or find_column(columns, listed) is not None:
+        return
+    if not any(one.schema.column(listed) for one in files):
         msg = "no file of the table has the column that lists what updates set"
         step = "Correct partialUpdates, or publish the column."
         raise SchemaError(msg, table=source.table, column=listed, next_step=step)

@@ -9,14 +9,14 @@ before anything is planned; whole columns pass through memory only for batches t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, cast
 
 import pyarrow as pa
 
 from mirrorlib.delta.columns import sql_type
-from mirrorlib.errors import FileChangedError, MarkerError, SchemaError, StoreError
+from mirrorlib.errors import MarkerError, SchemaError, StoreError
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import OpenedFile, damaged, iter_pieces, open_file
 from mirrorlib.ingest.rows.marks import (
@@ -76,9 +76,9 @@ def read_landed(
         with source.zone.open_file(file.path) as handle:
             landed = read(source, file, handle, room if decode else -1)
     except StoreError:
-        check_identity(source, file)  # removed since it was listed, or is the store out of reach?
+        source.check(file)  # removed since it was listed, or is the store out of reach?
         raise
-    check_identity(source, file)
+    source.check(file)
     return landed
 
 
@@ -87,7 +87,7 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
     schema = opened.schema
     handle.seek(0)
     try:
-        rows = _read_rows(handle, room) if schema.decoded_bytes <= room else None
+        rows = _read_rows(handle, room) if room >= 0 else None
         moved = [column.name for column in schema.own.columns if column.moved]
         if rows is not None and any(first_moved(rows.column(name)) is not None for name in moved):
             rows = None  # some value is not what Arrow reads, but what Spark does
@@ -162,27 +162,6 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
     )
 
 
-def check_identities(landed: Iterable[Landed]) -> None:
-    """See that files are still those that were listed; raises as `check_identity` does."""
-    for one in landed:
-        check_identity(one.source, one.file)
-
-
-def check_identity(source: Source, file: StoredFile) -> None:
-    """See that a file is still the one that was listed.
-
-    Raises `FileChangedError`: it was replaced, removed or has grown.
-    """
-    seen = source.zone.stat(file.path)
-    if seen is not None and seen.etag == file.etag:
-        return
-    msg = "the change file was replaced or has grown while it was read"
-    if seen is None:
-        msg = "the change file was removed"
-    step = "Leave it in place; the next run reads it as it is then."
-    raise FileChangedError(msg, table=source.table, file=file.name, next_step=step)
-
-
 def open_batches(opened: OpenedFile) -> Iterator[tuple[OpenedFile, pa.ChunkedArray]]:
     """Give a file's pieces, decoded, with their markers; raises `ChangeFileError`: a page is damaged."""
     for rows in iter_pieces(opened):
@@ -245,20 +224,10 @@ def _canonical(
     def cast(some: pa.ChunkedArray) -> pa.ChunkedArray:
         return canonical_values(some, column.type)
 
-    def refused(place: int, msg: str, step: str) -> SchemaError:
-        return SchemaError(
-            msg,
-            table=opened.source.table,
-            file=opened.file.name,
-            column=column.name,
-            row=start + place,
-            found=str(column.stored),
-            next_step=step,
-        )
-
+    facts = {"column": column.name, "found": str(column.stored)}
     if column.moved and (place := first_moved(values)) is not None:
         msg = "only Spark's own reader can tell a value of its old calendar, and the table's columns need another"
-        raise refused(place, msg, _WRITE_CORRECTED)
+        raise opened.fault(SchemaError, msg, row=start + place, next_step=_WRITE_CORRECTED, **facts)
     try:
         return cast(values)
     except pa.ArrowInvalid as exc:
@@ -267,4 +236,5 @@ def _canonical(
         if getattr(column.stored, "unit", "") == "ns":
             step = "Publish whole microseconds, under the same name."
         msg = f"a {column.stored} value has no place in a Delta {kind}"
-        raise refused(first_refused(values, cast) or 0, msg, step) from exc
+        row = start + (first_refused(values, cast) or 0)
+        raise opened.fault(SchemaError, msg, row=row, next_step=step, **facts) from exc

@@ -204,8 +204,7 @@ def start_reading(text: TextFile, schema: FileSchema) -> Reading:
     kinds = {column.name: column.type for column in schema.columns}
     if tuple(kinds) != tuple(name for name in opened.names if name != schema.marker):
         msg = "the change file has another header than before"
-        step = "Leave it in place; the next run reads it as it is then."
-        raise FileChangedError(msg, table=text.table, file=text.file.name, next_step=step)
+        raise FileChangedError(msg, table=text.table, file=text.file.name)
     types = {name: text.dialect.data_type(name) for name in kinds}
     for name, declared in types.items():
         if pa.types.is_binary(declared.mirror):

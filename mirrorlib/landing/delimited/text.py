@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -42,8 +43,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _LONGEST_MAGIC = 10
-_LONGEST_LENGTH = 4  # bytes of a length in raw Snappy, up to 256 MiB
-_GOES_ON = 0x80  # in a byte of it: another one follows
+_SNAPPY_LENGTH = re.compile(rb"[\x80-\xff]{0,3}[\0-\x7f](?=.)", re.DOTALL)  # up to 256 MiB
 _SNAPPY_MORE = 32  # bytes that compressing may add, and a sixth
 _MOST_SNAPPY = 22  # times a block's bytes: a copy of 64 bytes takes three
 UNDECODABLE = "the text is not "  # how the complaint begins; the codec follows
@@ -115,26 +115,19 @@ def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
     A length that so many bytes cannot hold rules it out, as it does for all text but the shortest. Source: Snappy's
     format_description.txt, and MaxCompressedLength.
     """
-    length = place = 0
-    for byte in magic[:-1][:_LONGEST_LENGTH]:
-        length |= (byte & 0x7F) << (7 * place)
-        place += 1
-        if byte < _GOES_ON:
-            break
-    else:
+    found = _SNAPPY_LENGTH.match(magic)
+    if found is None or magic[found.end()] & 0b11:
         return False
+    length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(found[0]))
     size = handle.seek(0, io.SEEK_END)
     handle.seek(0)
     held = size <= _SNAPPY_MORE + length + length // 6 and 0 < length <= _MOST_SNAPPY * size
-    if not held or magic[place] & 0b11:
-        return False
     try:
-        pa.Codec("snappy").decompress(_read_full(handle, size), length)
+        return held and bool(pa.Codec("snappy").decompress(_read_full(handle, size), length))
     except (pa.ArrowException, OSError):
         return False
     finally:
         handle.seek(0)
-    return True
 
 
 def _read_full(handle: BinaryIO | pa.NativeFile, size: int) -> bytes:
