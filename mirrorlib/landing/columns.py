@@ -48,6 +48,7 @@ class FileSchema:
     marker: str | None  # the marker column's name, None without one
     marker_type: pa.DataType | None
     rows: int = -1  # how many there are; -1 while nobody knows, as text has no footer
+    decoded_bytes: int = -1  # their size in memory, at least; -1 while nobody knows
     # Data columns of delimited text that `SchemaDefinition` does not list.
     undeclared: tuple[str, ...] = ()
 

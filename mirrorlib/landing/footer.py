@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.metadata.declared import TEXT_ENDINGS
-from mirrorlib.landing.parquet import read_schema
+from mirrorlib.landing.parquet import read_schema, row_bytes
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, has_no_zone, mirror_type
 from mirrorlib.store import LentFile, StoredFile
 
@@ -55,11 +55,15 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
             )
         native, moved = is_native(stored, storage), is_moved(counted, given, storage)
         columns.append(FileColumn(name=name, stored=stored, type=kind, native=native, moved=moved))
+    # A dictionary or a run says often what a page says once: this is how large it gets in memory, at least.
+    groups = range(metadata.num_row_groups)
+    encoded: int = sum(metadata.row_group(group).total_byte_size for group in groups)
     return FileSchema(
         columns=tuple(columns),
         marker=marker,
         marker_type=arrow.field(marker).type if marker else None,
         rows=metadata.num_rows,
+        decoded_bytes=max(encoded, int(metadata.num_rows) * row_bytes(arrow.types)),
     )
 
 

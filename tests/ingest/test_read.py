@@ -297,6 +297,20 @@ def test_decoding_ends_as_soon_as_a_file_takes_more_memory_than_there_is_room_fo
     assert 25_000 > path.stat().st_size
 
 
+def test_no_row_is_decoded_of_a_file_whose_columns_cannot_fit(
+    orders: TableWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers of rows and types of fixed width tell it before: runs and NULLs take no room in a file."""
+    decoded = _count_decoded(monkeypatch)
+    same = pa.repeat(pa.scalar(7, pa.int64()), 10_000)
+    path = orders.file(pa.table({"id": same, "v": same, "w": pa.nulls(10_000, pa.int64())}))
+
+    found = read_landed(source(orders), listed(orders, path), decode=True, room=200_000)
+
+    assert (None, [], 240_000) == (found.rows, decoded, found.schema.decoded_bytes)
+    assert 200_000 > path.stat().st_size
+
+
 def test_the_files_of_a_batch_share_the_room(
     orders: TableWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,7 @@ def test_q26_a_declared_column_may_be_missing_and_in_another_place() -> None:
     found = header(b"\xef\xbb\xbf V ,ID\nx,1\n", ID)
 
     assert [("V", pa.string()), ("ID", pa.int32())] == [(c.name, c.type) for c in found.columns]
-    assert (-1, ()) == (found.rows, found.undeclared)
+    assert (-1, -1, ()) == (found.rows, found.decoded_bytes, found.undeclared)
     assert [("x", 1)] == rows(b"\xef\xbb\xbf V ,ID\nx,1\n", ID)
     assert [(7, "2")] == rows(b"id,__rowMarker__\n7,2\n", ID)
 

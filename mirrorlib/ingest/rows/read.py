@@ -87,7 +87,7 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
     schema = opened.schema
     handle.seek(0)
     try:
-        rows = _read_rows(handle, room) if room >= 0 else None
+        rows = _read_rows(handle, room) if schema.decoded_bytes <= room else None
         moved = [column.name for column in schema.own.columns if column.moved]
         if rows is not None and any(first_moved(rows.column(name)) is not None for name in moved):
             rows = None  # some value is not what Arrow reads, but what Spark does
