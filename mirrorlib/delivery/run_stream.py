@@ -16,7 +16,8 @@ from mirrorlib.delivery.sinks.open import is_same_url
 from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, check_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, MirrorError, TableBusyError
-from mirrorlib.feed.declared_keys import find_mirror, stored_columns
+from mirrorlib.feed.declared_keys import find_mirror
+from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
 from mirrorlib.feed.window import open_window, plan_window
 from mirrorlib.journal.leases import hold

@@ -15,8 +15,9 @@ from pyspark.sql import functions as f
 
 from mirrorlib.derived.sources import SourceTable
 from mirrorlib.errors import KeysError
-from mirrorlib.feed.declared_keys import declare_stored, is_one_row
+from mirrorlib.feed.declared_keys import declare_stored
 from mirrorlib.feed.net import INSERT, KIND, POST, Helpers, fold_net, is_comparable
+from mirrorlib.feed.owners import is_one_row
 from mirrorlib.feed.read import read_window
 from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import quote

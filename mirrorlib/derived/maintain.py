@@ -37,7 +37,8 @@ from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_made, find_target, named_rows, open_log
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
-from mirrorlib.feed.declared_keys import keeps_columns, read_keyed
+from mirrorlib.feed.declared_keys import read_keyed
+from mirrorlib.feed.owners import keeps_columns
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.plan_log import read_object
 from mirrorlib.keys.read import keys_of, require_keys

@@ -3,34 +3,21 @@
 In: a table. Out: a DataFrame of one version of it. A partition key holds whoever writes. That each primary key
 occurs once is what the table's owner guarantees, so it is claimed only while nobody else has changed rows since
 mirrorlib's last commit.
-And tell them to a catalog, see `key_statements`; find a mirror's, as its journal has them, see `find_mirror`; and say
-whose a table's rows are, and by which columns they can be told apart.
+And tell them to a catalog, see `key_statements`; and find a mirror's, as its journal has them, see `find_mirror`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mirrorlib.delta.actions import Metadata
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table, split_dotted
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.key_property import (
-    ON,
-    VIEW_PROPERTY,
-    grouping_columns,
-    identifying_columns,
-    missing_columns,
-    spell_keys_as,
-    stored_keys,
-)
-from mirrorlib.delta.log import REWRITE, Commit
+from mirrorlib.delta.key_property import VIEW_PROPERTY, missing_columns, spell_keys_as, stored_keys
 from mirrorlib.delta.table import refer
-from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.schemas import physical_name, widens_to
+from mirrorlib.errors import FeedError
+from mirrorlib.feed.owners import is_owners, keeps_columns
 from mirrorlib.identifiers import fold_name, quote, sql_text
 from mirrorlib.journal.disk import Journal, find_journals
-from mirrorlib.keys.allowed import TABLE_KEY_TYPES
 from mirrorlib.keys.tags import STALE, tag_columns
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import find_key, parse_name
@@ -39,9 +26,6 @@ from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-# Outcomes of commits of ours that say nothing of the rows that are there.
-_NO_ROWS = frozenset({"fence", "grow", REWRITE, "void"})
 
 
 def read_table(spark: SparkSession, table: PathOrUrl, *, version: int | None = None) -> DataFrame:
@@ -151,115 +135,3 @@ def find_mirror(
     columns = [column for column, _ in entry.done.columns] if entry and entry.done else []
     found = tuple(find_key(columns, key) or key.strip() for key in keys)
     return refer(target, name).address, found
-
-
-def stored_columns(commits: Commits, version: int, *, grouping: bool = False) -> tuple[str, ...]:
-    """Name the keys that a table's property names: columns that tell its rows apart, or those that *group* them."""
-    metadata = commits.metadata_at(version)
-    if grouping:
-        columns = grouping_columns(metadata.properties, _names(metadata))
-        return columns if columns and keeps_columns(commits, version, columns) else ()
-    if not is_owners(commits, version):
-        return ()
-    return identifying_columns(metadata.properties, _names(metadata))
-
-
-def keeps_columns(commits: Commits, version: int, columns: Sequence[str]) -> bool:
-    """Say whether columns are still those that they were when mirrorlib last wrote rows.
-
-    A name that is there may be another column's by now: where columns can be renamed, and where somebody has
-    written the table anew with another schema, which keeps its properties. Not where the log does not tell.
-    """
-    made = map(commits.provenance, range(version, commits.first - 1, -1))
-    ours = next(filter(_has_rows, made), None)
-    if ours is None and commits.first > 0:
-        return False
-    was = _metadata_at(commits, 0 if ours is None else ours.version)
-    if was is None:
-        return False
-    before, since = (
-        {fold_name(field["name"]): field for field in one.schema["fields"]}
-        for one in (was, commits.metadata_at(version))
-    )
-    return all(_is_same(before.get(name), since.get(name)) for name in map(fold_name, columns))
-
-
-def _is_same(was: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> bool:
-    """Say whether a column may be a key and is the one that it was, by its name in the files and by its type."""
-    if was is None or now is None or physical_name(was) != physical_name(now):
-        return False
-    kind = now["type"]
-    known = isinstance(kind, str) and kind.partition("(")[0] in TABLE_KEY_TYPES
-    return known and (was["type"] == kind or widens_to(was["type"], kind))
-
-
-def is_one_row(commits: Commits, version: int, columns: tuple[str, ...]) -> bool:
-    """Say whether every value of some columns occurs once in a version; not where the log does not tell."""
-    if not commits.first <= version <= commits.newest:
-        return False
-    return _identifies(commits, version, columns) and is_owners(commits, version)
-
-
-def stays_one_row(commits: Commits, after: int, until: int, columns: tuple[str, ...]) -> bool:
-    """Say whether every value of some columns occurs once in each version of a window, and in the one before it.
-
-    That it does at the end is not enough: of two rows of a key one may have gone since, and the other stayed.
-    """
-    return (
-        is_one_row(commits, until, columns)
-        and (after < 0 or is_one_row(commits, after, columns))
-        and all(
-            _identifies(commits, version, columns)
-            and _is_undisturbed(commits, commits.provenance(version))
-            for version in range(after + 1, until + 1)
-        )
-    )
-
-
-def _identifies(commits: Commits, version: int, columns: tuple[str, ...]) -> bool:
-    metadata = _metadata_at(commits, version)
-    if metadata is None or not columns:
-        return False
-    return identifying_columns(metadata.properties, _names(metadata)) == columns
-
-
-def _metadata_at(commits: Commits, version: int) -> Metadata | None:
-    try:
-        return commits.metadata_at(version)
-    except FeedExpiredError:
-        return None
-
-
-def _names(metadata: Metadata) -> list[str]:
-    return [field["name"] for field in metadata.schema["fields"]]
-
-
-def is_owners(commits: Commits, version: int) -> bool:
-    """Say whether the rows of a version are as a commit of mirrorlib has left them, or there are none yet.
-
-    Not where somebody has written before it, but after what it was computed on; Delta lets both be.
-    """
-    for number in range(version, commits.first - 1, -1):
-        provenance = commits.provenance(number)
-        if not _is_undisturbed(commits, provenance):
-            return False
-        if _has_rows(provenance):
-            return True
-    return commits.first == 0
-
-
-def _has_rows(commit: Commit) -> bool:
-    return commit.ours is not None and commit.ours.get("outcome") not in _NO_ROWS
-
-
-def _is_let(commit: Commit) -> bool:
-    return commit.ours is not None or commit.harmless
-
-
-def _is_undisturbed(commits: Commits, commit: Commit) -> bool:
-    """Say whether a commit is ours or harmless, and none but such, and no window's, has come while it was computed."""
-    if commit.ours is None or not _has_rows(commit):
-        return _is_let(commit)
-    between = range(max(commit.ours.get(ON, commit.version) + 1, commits.first), commit.version)
-    came = map(commits.provenance, between)
-    return all(_is_let(one) and not one.has_window for one in came)

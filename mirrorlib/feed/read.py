@@ -31,7 +31,6 @@ from mirrorlib.delta.sessions import (
 )
 from mirrorlib.delta.trouble import condition_of
 from mirrorlib.errors import ComputeError, FeedError
-from mirrorlib.feed.declared_keys import stays_one_row, stored_columns
 from mirrorlib.feed.files.direct import read_directly
 from mirrorlib.feed.files.unique_keys import fold_unique_keys
 from mirrorlib.feed.net import (
@@ -45,6 +44,7 @@ from mirrorlib.feed.net import (
     pair_updates,
     refuse_incomparable,
 )
+from mirrorlib.feed.owners import stays_one_row, stored_columns
 from mirrorlib.feed.proof import TOO_OLD, check_planned, prove_files, refuse_losses, refused_load
 from mirrorlib.feed.schemas import tell_columns
 from mirrorlib.feed.window import BEYOND, Bound, Segment, Window, open_window

@@ -14,7 +14,8 @@ import mirrorlib
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.derived.changelog import key_feed
-from mirrorlib.feed.declared_keys import read_table, stored_columns
+from mirrorlib.feed.declared_keys import read_table
+from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import read_feed
 from mirrorlib.keys.foundry import to_foundry_schema
 from mirrorlib.keys.read import explain_keys, keys_of

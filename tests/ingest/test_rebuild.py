@@ -15,7 +15,7 @@ from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import LOG, FileLog, commit_path
 from mirrorlib.errors import FeedExpiredError, ForeignWriteError, JournalError
-from mirrorlib.feed.declared_keys import is_owners
+from mirrorlib.feed.owners import is_owners
 from mirrorlib.ingest import next_batch
 from mirrorlib.ingest import rebuild as rebuild_module
 from mirrorlib.ingest.files.table_folder import OpenedFolder

@@ -18,7 +18,8 @@ _SHOWN = 100
 def _feed(arguments: argparse.Namespace) -> bool:
     from mirrorlib.delta.address import find_feed_table
     from mirrorlib.feed.changes import first_changes
-    from mirrorlib.feed.declared_keys import find_mirror, stored_columns
+    from mirrorlib.feed.declared_keys import find_mirror
+    from mirrorlib.feed.owners import stored_columns
 
     address, its_keys = call(find_mirror, arguments, place=arguments.target)
     spark = start_spark(arguments)

@@ -27,8 +27,8 @@ from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
 from mirrorlib.feed import net
-from mirrorlib.feed.declared_keys import stays_one_row
 from mirrorlib.feed.files.direct import change_files, columns_of_window, read_file, to_frame
+from mirrorlib.feed.owners import stays_one_row
 from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import quote
 from mirrorlib.landing.types import INSTANT
