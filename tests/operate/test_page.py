@@ -19,8 +19,9 @@ from mirrorlib.delivery.report import ConsumersReport, ConsumerStatus
 from mirrorlib.errors import MirrorError, ParameterError
 from mirrorlib.operate.ledger import LedgerReport, read_ledger
 from mirrorlib.operate.lineage import LineageReport
-from mirrorlib.operate.overview import LivePage, read_overview, serve_page
+from mirrorlib.operate.overview import read_overview
 from mirrorlib.operate.page.render import make_page
+from mirrorlib.operate.page.serve import LivePage, serve_page
 from mirrorlib.operate.status import TableStatus
 from pages import COLUMNS, HOSTILE, JournalWriter, batch, edge, full, many, overview, serving
 
@@ -285,7 +286,7 @@ def test_the_target_is_looked_at_when_somebody_asks_and_not_more_often(
     """Each look goes on from the one before; one that fails says why, and the next one is made anew."""
     looks: list[object] = []
     clock = [0.0]
-    monkeypatch.setattr("mirrorlib.operate.overview.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("mirrorlib.operate.page.serve.time.monotonic", lambda: clock[0])
 
     def read(before: object) -> mirrorlib.Overview:
         looks.append(before)

@@ -25,7 +25,7 @@ def _status(arguments: argparse.Namespace) -> Report:
 
 
 def _serve(arguments: argparse.Namespace) -> bool:
-    from mirrorlib.operate.overview import serve_page
+    from mirrorlib.operate.page.serve import serve_page
 
     call(serve_page, arguments, tell=partial(print, "Shown until Ctrl-C:", flush=True))
     return True

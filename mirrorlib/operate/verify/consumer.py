@@ -15,6 +15,7 @@ from itertools import islice
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from mirrorlib.commit.difference import rows_like
 from mirrorlib.commit.stage import staging
 from mirrorlib.delivery.consumers import known_streams
 from mirrorlib.delivery.sinks.open import is_same_url
@@ -32,7 +33,7 @@ from mirrorlib.errors import (
     first_line,
 )
 from mirrorlib.feed.net import is_comparable
-from mirrorlib.feed.read import read_rows
+from mirrorlib.feed.read import read_rows, read_window
 from mirrorlib.feed.schemas import in_its_order, physical_names
 from mirrorlib.feed.window import open_window
 from mirrorlib.identifiers import find_name, quote
@@ -195,9 +196,9 @@ class _Look:
         return unite([held, base])
 
     def _rows(self) -> DataFrame:
-        """Read what has to be there."""
+        """Read what has to be there: the table, or of a copy that began behind a version what has changed since."""
         received, commits, shown = self.received, self.source.commits, self.source.shown
-        stream = self._stream()
+        stream, since = self._began()
         entry, version = self.registry.newest(stream), received.version
         known = received.table_id or self.registry.entry(stream, received.window).plan.table_id
         if version > commits.newest or commits.metadata_at(version).id != known:
@@ -209,27 +210,41 @@ class _Look:
         # Where nothing has changed since, the newest version is the same, and its files are there.
         same = commits.metadata.schema == commits.metadata_at(version).schema
         idle = same and not open_window(commits, version, commits.newest).changes
-        return read_rows(self.spark, self.source, commits.newest if idle else version)
+        rows = read_rows(self.spark, self.source, commits.newest if idle else version)
+        if since is None or since < 0:
+            return rows
+        keys = [find_name(rows.columns, key) or key for key in received.keys]
+        if not keys or stream.net:
+            if read_rows(self.spark, self.source, since).isEmpty():
+                return rows
+            msg = f"the copy began behind version {since}, and which rows it was given is told by no key"
+            raise self._refused(JournalError, msg)
+        window = open_window(commits, since, version)
+        changed = read_window(self.spark, self.source, window).select(*map(quote, keys)).distinct()
+        return rows_like(rows, (changed, keys))
 
-    def _stream(self) -> Stream:
-        """Find the stream that wrote last; of a copy that began among rows, nobody knows which of them it was given."""
+    def _began(self) -> tuple[Stream, int | None]:
+        """Find the stream that wrote last, and behind which version its copy began; None for a snapshot, or a log."""
         streams = self.registry.all_streams()
         while streams and streams[-1].uuid != self.received.stream:
             streams.pop()
         if not streams:
             msg = "the receiver was written last by a stream that nobody knows any more"
             raise self._refused(JournalError, msg)
+        if self.received.begins is not None:
+            return streams[-1], None
         begun: list[int] = []
-        for stream in reversed(streams if self.received.begins is None else ()):
+        for stream in reversed(streams):
             given = self._given(stream)
             if any(entry.plan.kind == "snapshot" for entry in given):
-                return streams[-1]
+                return streams[-1], None
             begun += [stream.start_at or 0] if any(given) else []
-        since = min(begun, default=-1)
-        if since >= 0 and not read_rows(self.spark, self.source, since).isEmpty():
-            msg = f"the copy began behind version {since}, and which rows it was given is not told"
+        if not begun:  # its first window is under way
+            return streams[-1], None
+        if streams[0].ordinal > 1 or min(begun) < begun[-1]:
+            msg = "the copy began behind a version, in streams that were dropped or rewound to before it"
             raise self._refused(JournalError, msg)
-        return streams[-1]
+        return streams[-1], begun[-1]
 
     def _given(self, stream: Stream) -> list[WindowEntry]:
         """Return the first window that a stream has delivered; all of them where there may be a snapshot among them."""
