@@ -101,9 +101,11 @@ def claim_table(
 
 
 def was_overtaken(log: TableLog, version: int | None) -> bool:
-    """Say whether anything but claims of this runner has been committed after a version, None for no table."""
-    newest = log.newest(at_least=-1 if version is None else version)
-    if newest == version or newest is None or version is None or newest < version:
+    """Say whether anything but claims of this runner has been committed after a version; None or -1 for no table."""
+    version = -1 if version is None else version
+    newest = log.newest(at_least=version)
+    newest = -1 if newest is None else newest
+    if newest <= version or version < 0:
         return newest != version
     commits = log.commits(version, newest)
     claims = [str((commit.ours or {}).get("claim", "")) for commit in commits]

@@ -17,7 +17,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet, finalize
 
 from mirrorlib.errors import ComputeError, first_line
@@ -130,9 +130,10 @@ def _active(session: SparkSession, users: SparkSession) -> Iterator[None]:
     if is_remote(session):
         yield
         return
-    sessions = session._jvm.org.apache.spark.sql.SparkSession  # noqa: SLF001  # there is no public way
+    java: Any = session._jvm  # noqa: SLF001  # there is no public way
+    sessions = java.org.apache.spark.sql.SparkSession
     before = sessions.getActiveSession()
-    sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001
+    sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001  # as above
     try:
         yield
     finally:
@@ -140,7 +141,7 @@ def _active(session: SparkSession, users: SparkSession) -> Iterator[None]:
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
-        type(users)._activeSession = users  # noqa: SLF001
+        type(users)._activeSession = users  # noqa: SLF001  # as above
 
 
 def _set_up(spark: SparkSession) -> SparkSession:

@@ -109,9 +109,8 @@ def _new_batches(
     rows, failures = list[Row](), list[str]()
     for table in status.tables:
         name, last = parse_name(table.table), known.get(table.table, (0, 0))
-        with noted(
-            failures
-        ):  # all that is new of a table or nothing: its newest batch tells where to go on
+        # All that is new of a table or nothing: its newest batch tells where to go on
+        with noted(failures):
             for batch in list(newest_batches(Journal(state, name), name, last)):
                 more = {
                     "target": status.target,

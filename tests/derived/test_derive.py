@@ -129,6 +129,20 @@ def test_old_dates_are_kept_as_they_are(lake: Lake) -> None:
         lake.derive(["orders"], dated)
 
 
+def test_what_fails_before_there_is_a_table_is_told_as_it_is(lake: Lake) -> None:
+    """It is no sign of another runner: nothing was committed by anybody, and the transformation is not tried again."""
+    tries: list[DataFrame] = []
+
+    def broken(orders: DataFrame) -> DataFrame:
+        tries.append(orders)
+        msg = "a mistake of the user's"
+        raise ValueError(msg)
+
+    with pytest.raises(ValueError, match="a mistake of the user's"):
+        lake.derive(["orders"], broken)
+    assert 1 == len(tries)
+
+
 @pytest.mark.thorough
 def test_rows_that_stay_the_same_are_not_in_the_feed(lake: Lake) -> None:
     """Not where the source has touched them, nor where all is computed anew."""
