@@ -26,19 +26,19 @@ class Source:
 
     def find(self, planned: PlannedFile, batch: int) -> StoredFile:
         """Find a file as it was planned for a batch; `FileChangedError` where it was replaced or removed since."""
-        since = f"after batch {batch} was planned"
-        return replace(self._seen(planned.name, planned.etag, since), below=planned.name)
+        path, since = f"{self.folder}/{planned.name}", f"after batch {batch} was planned"
+        return replace(self._seen(path, planned, since), below=planned.name)
 
     def check(self, file: StoredFile) -> None:
         """See that a file is still the one that was listed; `FileChangedError` where it was replaced, or removed."""
-        self._seen(file.name, file.etag, "while it was read")
+        self._seen(file.path, file, "while it was read")  # applied files lie elsewhere
 
-    def _seen(self, name: str, etag: str, since: str) -> StoredFile:
-        stored = self.zone.stat(f"{self.folder}/{name}")
-        if stored is None or stored.etag != etag:
+    def _seen(self, path: str, file: PlannedFile | StoredFile, since: str) -> StoredFile:
+        stored = self.zone.stat(path)
+        if stored is None or stored.etag != file.etag:
             what = "was removed" if stored is None else "was replaced or has grown"
             msg = f"the change file {what} {since}"
-            raise FileChangedError(msg, table=self.table, file=name)
+            raise FileChangedError(msg, table=self.table, file=file.name)
         return stored
 
     def has(self, planned: PlannedFile) -> bool:
