@@ -13,7 +13,7 @@ from mirrorlib.cli.arguments import bound
 from mirrorlib.cli.command import Command
 from mirrorlib.cli.main import make_parser
 from mirrorlib.fabric.items import write_items
-from mirrorlib.operate.overview import serve_page
+from mirrorlib.operate.page.serve import serve_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
