@@ -40,7 +40,10 @@ FORBIDDEN = {
 ALLOWED = {
     # Sessions find no other view of each other's; not where the compute has one session for all.
     ("delta/table.py", "createOrReplaceGlobalTempView"),
-    ("delta/sessions.py", "_jsparkSession"),  # on classic Spark only, where a session is made active
+    (
+        "delta/sessions.py",
+        "_jsparkSession",
+    ),  # on classic Spark only, where a session is made active
     ("delta/sessions.py", "_jvm"),  # as above
     ("derived/strategy/fingerprint.py", "_jdf"),  # as below
     ("keys/tracing/plan.py", "_jdf"),  # on classic Spark only: a client is asked in another way
