@@ -30,12 +30,13 @@ from mirrorlib.ingest.files.plan import (
 )
 from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.report import State
+from mirrorlib.ingest.rows.marks import count_updates
 from mirrorlib.ingest.rows.partial import check_list_column
 from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Policies, every_cause
-from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT
+from mirrorlib.landing.columns import UPDATE, UPSERT
 from mirrorlib.names import partition_of, sequence_name
 from mirrorlib.store import StoredFile
 
@@ -258,10 +259,9 @@ def _untyped_part(work: Work, prepared: Prepared) -> str:
         return UNTYPED
     keys = policies.keys if prepared.rows else ()
     untyped = [f"key column {key}" for key in keys if find_key_column(columns, key) is None]
-    decides, counts = policies.conditional, prepared.counts
-    inserts = counts[INSERT] if policies.insert_policy == "append" else 0
+    decides, updates = policies.conditional, count_updates(prepared.counts, policies)
     # Without its column, each update would count.
-    if decides and prepared.rows > counts[DELETE] + inserts and not find_column(columns, decides):
+    if decides and updates and not find_column(columns, decides):
         untyped.append(f"ConditionalUpdateColumn {decides}")
     return _UNTYPED_COLUMN.format(column=untyped[0]) if untyped else ""
 

@@ -9,7 +9,7 @@ is enforced: NULL is a key like any other here, and the columns of a mirror are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from mirrorlib.errors import MarkerError, MirrorError, SchemaError
 from mirrorlib.ingest.rows.decode import OpenedFile, text_dialect
+from mirrorlib.journal.entries import Policies
 from mirrorlib.landing import columns
 from mirrorlib.landing.columns import (
     DELETE,
@@ -94,14 +95,18 @@ def count_marks(opened: OpenedFile, markers: pa.ChunkedArray) -> dict[int, int]:
         msg = "a key column of the table is missing in the file"
         step = "Publish a file with all key columns under the same name, or correct keyColumns in _metadata.json."
         raise opened.fault(SchemaError, msg, column=missing, next_step=step)
-    inserts = counts[INSERT] if policies.insert_policy == "append" else 0
-    updates = sum(counts.values()) - counts[DELETE] - inserts
     wanted = policies.conditional
-    if wanted and updates and schema.column(wanted) is None:
+    if wanted and count_updates(counts, policies) and schema.column(wanted) is None:
         msg = "the table's ConditionalUpdateColumn is missing in a file with updates"
         step = "Publish the column, or apply without --conditional-updates."
         raise opened.fault(SchemaError, msg, column=wanted, next_step=step)
     return counts
+
+
+def count_updates(counts: Mapping[int, int], policies: Policies) -> int:
+    """Count the rows, of so many by marker, that may update another one."""
+    inserts = counts[INSERT] if policies.insert_policy == "append" else 0
+    return sum(counts.values()) - counts[DELETE] - inserts
 
 
 def with_line(opened: OpenedFile, exc: _Error) -> _Error:
