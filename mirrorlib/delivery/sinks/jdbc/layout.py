@@ -9,8 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from mirrorlib.delivery import sink
-from mirrorlib.delivery.sink import Delivery, comes_after, tell_gap
+from mirrorlib.delivery.sink import (
+    Delivery,
+    check_physical,
+    check_renamed,
+    comes_after,
+    tell_gap,
+)
 from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record, Session
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.errors import (
@@ -109,7 +114,7 @@ def settle(
             found = f"{nested[:_LONGEST_TYPE]}, was {was[:_LONGEST_TYPE]}"
             step = _BEGIN_ANEW
             raise SchemaError(msg, table=stream.table, column=name, found=found, next_step=step)
-    sink.check_physical(delivery, old.physical, shape.record.physical, _BEGIN_ANEW)
+    check_physical(delivery, old.physical, shape.record.physical, _BEGIN_ANEW)
     return shape
 
 
@@ -163,7 +168,7 @@ def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayo
         msg = "somebody has taken a column from the table in the database, or renamed it there"
         _refuse(msg, stream, first_few(lost), _BEGIN_ANEW)
     new = [column for column in shape.columns if column.name not in old.columns]
-    sink.check_renamed(old.columns, record.columns, stream.table, _BEGIN_ANEW)
+    check_renamed(old.columns, record.columns, stream.table, _BEGIN_ANEW)
     strict = old.stream == stream.uuid and plan.after >= old.delta_version
     late = not record.keys and plan.after < old.delta_version
     passed = late and plan.until <= old.delta_version

@@ -11,8 +11,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from mirrorlib.delivery import sink
-from mirrorlib.delivery.sink import Delivery, comes_after, tell_gap
+from mirrorlib.delivery.sink import (
+    Delivery,
+    check_physical,
+    check_renamed,
+    comes_after,
+    tell_gap,
+)
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name
@@ -112,8 +117,8 @@ def check_columns(last: Batch, delivery: Delivery) -> None:
     table = delivery.stream.table
     rewind = f"Rewind the consumer to a snapshot: {snapshot_command(delivery.stream.consumer)}"
     step = rewind if delivery.plan.keys else ANEW
-    sink.check_renamed(last.columns, delivery.columns, table, step)
-    sink.check_physical(delivery, last.physical, delivery.physical, step)
+    check_renamed(last.columns, delivery.columns, table, step)
+    check_physical(delivery, last.physical, delivery.physical, step)
 
 
 def _misplaced(
