@@ -6,11 +6,13 @@ A value that names its columns, its rows and its notes gets both for nothing; ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, asdict
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import Field, asdict, dataclass
 from html import escape
 from typing import Any, ClassVar, Self
 
+from mirrorlib.errors import MirrorError
 from mirrorlib.events import STOPPED
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400  # seconds
@@ -85,6 +87,31 @@ class Report(Tabular):
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready values; the shape is a contract."""
         return {"ok": self.ok, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PartReport(Report):
+    """A report that may lack something: *failures* say what could not be read, and why."""
+
+    failures: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Say whether nothing is missing."""
+        return not self.failures
+
+    def notes(self) -> list[str]:
+        """Say what is missing."""
+        return list(self.failures)
+
+
+@contextlib.contextmanager
+def noted(failures: list[str]) -> Iterator[None]:
+    """Note what cannot be read of one table: it takes no other along."""
+    try:
+        yield
+    except MirrorError as exc:
+        failures.append(str(exc))
 
 
 class StateReport(Report):

@@ -21,10 +21,11 @@ from mirrorlib.delta.table import TableRef, find_table, named_rows, read_table, 
 from mirrorlib.errors import JournalError
 from mirrorlib.journal.disk import Journal
 from mirrorlib.names import parse_name
-from mirrorlib.operate.ledger import PartReport, newest_batches, noted
+from mirrorlib.operate.ledger import newest_batches
 from mirrorlib.operate.status import StatusReport, read_status
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
+from mirrorlib.tabular import PartReport, noted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +110,7 @@ def _new_batches(
     rows, failures = list[Row](), list[str]()
     for table in status.tables:
         name, last = parse_name(table.table), known.get(table.table, (0, 0))
-        # All that is new of a table or nothing: its newest batch tells where to go on
+        # All that is new of a table or nothing: its newest batch tells where to go on.
         with noted(failures):
             for batch in list(newest_batches(Journal(state, name), name, last)):
                 more = {

@@ -6,7 +6,6 @@ nothing. `book.py` writes the same rows into Delta tables, for dashboards.
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +13,14 @@ from datetime import datetime
 from itertools import islice
 from typing import ClassVar
 
-from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
+from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.ingest.report import BatchReport
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Done, Life, Plan
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
-from mirrorlib.tabular import Report
+from mirrorlib.tabular import PartReport, noted
 
 LAST = 100
 _COUNTED = ("insert", "update", "delete", "upsert")
@@ -54,31 +53,6 @@ class Applied(BatchReport):
     finished_at: str
     cause: str | None
     schema: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PartReport(Report):
-    """A report that may lack something: *failures* say what could not be read, and why."""
-
-    failures: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Say whether nothing is missing."""
-        return not self.failures
-
-    def notes(self) -> list[str]:
-        """Say what is missing."""
-        return list(self.failures)
-
-
-@contextlib.contextmanager
-def noted(failures: list[str]) -> Iterator[None]:
-    """Note what cannot be read of one table: it takes no other along."""
-    try:
-        yield
-    except MirrorError as exc:
-        failures.append(str(exc))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -23,9 +23,9 @@ from mirrorlib.journal.disk import find_journals
 from mirrorlib.journal.registry import registries
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
-from mirrorlib.operate.ledger import PartReport, noted
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
+from mirrorlib.tabular import PartReport, noted
 
 Kind = Literal["apply", "derive", "export"]  # the order of the data's way, and of the alphabet
 

@@ -18,12 +18,12 @@ from mirrorlib.delivery.consumers import list_consumers
 from mirrorlib.delivery.report import ConsumersReport
 from mirrorlib.errors import MirrorError, ParameterError, first_line
 from mirrorlib.operate.book import BookReport, write_ledger
-from mirrorlib.operate.ledger import LAST, LedgerReport, PartReport, read_ledger
+from mirrorlib.operate.ledger import LAST, LedgerReport, read_ledger
 from mirrorlib.operate.lineage import LineageReport, lineage
 from mirrorlib.operate.page.render import make_page
 from mirrorlib.operate.status import StatusReport, read_status
 from mirrorlib.store import PathOrUrl, open_store
-from mirrorlib.tabular import Report
+from mirrorlib.tabular import PartReport, Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
