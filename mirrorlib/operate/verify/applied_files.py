@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from mirrorlib.errors import FileChangedError, JournalError
@@ -14,6 +15,8 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile
 from mirrorlib.names import TableName
 from mirrorlib.store import Store
+
+_AT_ONCE = 8
 
 
 def list_batches(journal: Journal, until: int) -> list[Entry]:
@@ -49,7 +52,8 @@ def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[L
     """
     places = [*list_places(zone, name)]
     planned = [(entry.plan, file) for entry in entries for file in entry.plan.files]
-    return [open_planned(zone, name, plan, file, places) for plan, file in planned]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:  # as most of it is waiting for a store
+        return [*pool.map(lambda one: open_planned(zone, name, one[0], one[1], places), planned)]
 
 
 def list_places(zone: Store, name: TableName) -> Iterator[str]:

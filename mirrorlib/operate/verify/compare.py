@@ -8,14 +8,14 @@ once, which is a fold of its own.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain, product
+from itertools import product
 from typing import cast
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import SET
@@ -31,11 +31,11 @@ from mirrorlib.landing.columns import DELETE, INSERT
 
 _DELETES, _BEFORE, _FINAL = "_mirror_deletes", "_mirror_before", "_mirror_final"
 SIDE = "_mirror_side"  # -1 for a row that is found, 1 for one that takes such a row back, as logs of changes have
-_WANTED, _HASH, _BUCKET = "_mirror_wanted", "_mirror_hash", "_mirror_bucket"
+_HASH, _BUCKET = "_mirror_hash", "_mirror_bucket"
 _TOUCHED = "_mirror_touched"  # the hash of a key to which something came
-_HALVES = ("_mirror_low", "_mirror_high")
-_SUMS = (_WANTED, *_HALVES)
-_ENDS = 5  # behind a bucket and its four sums
+_SUMS = (_ROWS, _SUM) = ("_mirror_rows", "_mirror_sum")
+_ENDS = 1 + len(_SUMS)  # the first columns are a bucket and its sums
+_SHARE = 24  # bits of a hash that are not added up, so that sums of 2 ** 23 rows stay longs
 _BITS = 12
 _BUCKETS = 1 << _BITS  # and so many keys in a row share one
 _PLACES = range(_BITS, 64, _BITS)  # of the digits of a key, whose sum without carry is its bucket
@@ -115,33 +115,27 @@ def _bucket_of(hashed: Column) -> Column:
     return f.pmod(hashed, f.lit(_BUCKETS))
 
 
-def _halved(rows: DataFrame) -> DataFrame:
-    """Give rows 1 to be counted by and their hash's halves, whose sums stay longs; unless they are sums already."""
-    hashed = f.col(_HASH)
-    halves = (hashed.bitwiseAND(0xFFFFFFFF), f.shiftright(hashed, 32))
-    each = dict(zip(_SUMS, (f.lit(1).cast("long"), *halves), strict=True))
-    are = {name: f.coalesce(name, own) for name, own in each.items() if name in rows.columns}
-    return rows.withColumns(each | are)
+def _summable(rows: DataFrame) -> DataFrame:
+    """Give rows 1 to be counted by and what of their hash is added up; unless they are sums already."""
+    if _SUM not in rows.columns:
+        return rows.selectExpr("*", f"1L AS {_ROWS}", f"shiftright({_HASH}, {_SHARE}) AS {_SUM}")
+    told = (
+        f"coalesce({_ROWS}, 1L) AS {_ROWS}",
+        f"coalesce({_SUM}, shiftright({_HASH}, {_SHARE})) AS {_SUM}",
+    )
+    return rows.selectExpr(_BUCKET, *told)
 
 
 def _sum_up(begun: DataFrame) -> DataFrame:
     """Sum rows up by bucket, but for those that are touched: these stay, each for itself."""
     # One long is found fastest.
-    by = f.when(f.isnotnull(_TOUCHED), f.col(_HASH)).otherwise(f.col(_BUCKET))
+    by = f.expr(f"if({_TOUCHED} IS NULL, {_BUCKET}, {_HASH})").alias(_HASH)
     sums = [f.sum(name).alias(name) for name in _SUMS]
     ones = [f.max(name).alias(name) for name in (_BUCKET, _TOUCHED)]
-    summed = _halved(begun).groupBy(by.alias(_HASH)).agg(*sums, *ones)
+    summed = _summable(begun).groupBy(by).agg(*sums, *ones)
     each = [f"if({_TOUCHED} IS NULL, {name}, NULL) AS {name}" for name in _SUMS]
-    nth = f"explode(sequence(1, if({_TOUCHED} IS NULL, 1, {_WANTED})))"  # as equal rows have met
+    nth = f"explode(sequence(1, if({_TOUCHED} IS NULL, 1, {_ROWS})))"  # as equal rows have met
     return summed.selectExpr(_HASH, _BUCKET, _TOUCHED, *each, nth).drop("col")
-
-
-def _add_up(rows: Iterable[Row]) -> dict[int, tuple[int, ...]]:
-    """Add up what two sides say of each bucket, which they name first; behind the sums may stand its ends."""
-    told: dict[int, tuple[int, ...]] = {}
-    for bucket, *sums in (row[:_ENDS] for row in rows):
-        told[bucket] = tuple(map(operator.add, told.get(bucket, (0,) * len(sums)), sums))
-    return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,30 +169,30 @@ class Sides:
         planned = _FEW_SHUFFLED if self.few or self.rows is None else {}
         # While one side waits for its small jobs, the other works.
         with configured(self.found.sparkSession, {}, planned), ThreadPoolExecutor(2) as pool:
-            found, wanted = pool.map(lambda sums: sums.collect(), self._sums())
-        told = _add_up(chain(found, wanted))
-        expected, net = (sum(row[place] for row in told.values()) for place in (0, 1))
-        differing = sorted(bucket for bucket, row in told.items() if any(row[1:]))
-        each = max(1, (2 * expected - net) // max(len(told), 1))
+            wanted, found = pool.map(lambda sums: sums.collect(), self._sums())
+        sums = [{row[0]: row[1:_ENDS] for row in side} for side in (wanted, found)]
+        expected, there = (sum(rows for rows, _ in side.values()) for side in sums)
+        buckets = sums[0].keys() | sums[1].keys()
+        differing = sorted(b for b in buckets if len({side.get(b, (0, 0)) for side in sums}) > 1)
+        each = max(1, (expected + there) // max(len(buckets), 1))
         looked = differing[: max(1, _LOOKED_AT // each)]
         ends = [key for row in found for key in row[_ENDS:] if key is not None]
-        first, more = self._first(looked, ends) if looked else ((), False)
+        with configured(self.found.sparkSession, {}, _FEW_SHUFFLED):
+            first, more = self._first(looked, ends) if looked else ((), False)
         more = more or len(looked) < len(differing) or len(differing) > 0 == len(first)
-        return expected, expected - net, first, more
+        return expected, there, first, more
 
     def _sums(self) -> Iterator[DataFrame]:
-        """Sum up each side by bucket: rows that have to be there, what they are more than those found, and hashes.
+        """Sum up by bucket what has to be there, and what is: how many rows, and their hashes.
 
-        The first, of those found, have each bucket's least and greatest key, too, where rows lie together by it.
+        What is there has each bucket's least and greatest key, too, where rows lie together by it.
         """
-        sums = [f.sum(name) for name in (_WANTED, SIDE, *_HALVES)]
-        key, side = self._range_key(), f.col(SIDE).cast("long")
-        ends = [] if key is None else [f.min(key), f.max(key)]
-        found = _halved(self._hashed(self.found))
-        signed = {half: side * f.col(half) for half in _HALVES}
-        found = found.withColumns({**signed, SIDE: side, _WANTED: f.lit(0).cast("long")})
-        yield found.groupBy(_BUCKET).agg(*sums, *ends)
-        yield self._wanted_sums().withColumn(SIDE, f.col(_WANTED)).groupBy(_BUCKET).agg(*sums)
+        sums = [f.sum(name) for name in _SUMS]
+        yield self._wanted_sums().groupBy(_BUCKET).agg(*sums)
+        signed = [f.expr(f"sum(-{SIDE} * {name})") for name in _SUMS]
+        key = self._range_key()
+        ends = [f.expr(f"{end}({key})") for end in ("min", "max") if key]
+        yield _summable(self._hashed(self.found)).groupBy(_BUCKET).agg(*signed, *ends)
 
     def _wanted_sums(self) -> DataFrame:
         """Sum up what has to be there; of what it began with, only that is told row by row to which something came.
@@ -207,7 +201,7 @@ class Sides:
         """
         if self.rows is None or SET in self.rows.columns or self.conditional:
             # The values of a row may come from several, all of one key.
-            return _halved(self._hashed(self._wanted(self._is_sampled())))
+            return _summable(self._hashed(self._wanted(self._is_sampled())))
         rows = self._hashed(self.rows).withColumn(_TOUCHED, self._key())
         sums: tuple[str, ...] = ()
         if self.begun is not None:
@@ -219,7 +213,7 @@ class Sides:
             else:
                 begun = begun.withColumn(_TOUCHED, self._key())
             rows = unite([rows, _as_inserts(begun)])
-        return _halved(replay_rows(rows, [_TOUCHED, _BUCKET, *sums], [_HASH]))
+        return _summable(replay_rows(rows, [_TOUCHED, _BUCKET, *sums], [_HASH]))
 
     def _wanted(self, only: Column) -> DataFrame:
         """Give the rows that have to be there, those of some keys *only*."""
@@ -248,18 +242,18 @@ class Sides:
             return f.lit(True)  # noqa: FBT003  # a column
         return _bucket_of(self._key()) < max(round(self.sample * _BUCKETS), 1)
 
-    def _range_key(self) -> Column | None:
+    def _range_key(self) -> str | None:
         """Give a key that is a whole number: of that, neighbours share a bucket, as their rows lie together."""
         kinds = [self.found.schema[key].dataType.typeName() for key in self.keys]
         is_ranged = len(kinds) == 1 and kinds[0] in {"byte", "short", "integer", "long"}
-        return f.col(quote(self.keys[0])).cast("long") if is_ranged else None
+        return f"CAST({quote(self.keys[0])} AS bigint)" if is_ranged else None
 
     def _bucket(self) -> Column:
         key = self._range_key()
         if key is None:
             return _bucket_of(self._key())
-        digits = [f.shiftright(f.coalesce(key, f.lit(0)), place) for place in _PLACES]
-        return reduce(lambda one, other: one.bitwiseXOR(other), digits).bitwiseAND(_BUCKETS - 1)
+        digits = (f"shiftright(coalesce({key}, 0L), {place})" for place in _PLACES)
+        return f.expr(f"({' ^ '.join(digits)}) & {_BUCKETS - 1}")
 
     def _first(
         self, buckets: Sequence[int], ends: Sequence[int]
@@ -269,6 +263,8 @@ class Sides:
         only = self._bucket().isin(*buckets) & self._is_sampled() & self._in_ranges(buckets, ends)
         wanted = self._wanted(only).select(*names, f.lit(1).alias(SIDE))
         both = wanted.unionByName(self.found.where(only).select(*names, SIDE))
+        if self.keys:
+            both = both.repartition(*map(quote, self.keys))  # for all that is done with them
         net = both.groupBy(*names).agg(f.sum(SIDE).alias(SIDE)).where(f.col(SIDE) != 0)
         told = net.select(
             *names,
@@ -284,11 +280,12 @@ class Sides:
 
         Between the *ends* of all that were found, each bucket has one range in so many as there are buckets.
         """
-        key = self._range_key()
+        ranged = self._range_key()
         least, most = min(ends, default=0), max(ends, default=0)
         blocks = range(least >> 2 * _BITS, (most >> 2 * _BITS) + 1)
-        if key is None or len(blocks) * len(buckets) > _FEW_RANGES:
+        if ranged is None or len(blocks) * len(buckets) > _FEW_RANGES:
             return f.lit(True)  # noqa: FBT003  # a column
+        key = f.expr(ranged)
         near = key.isNull() | (key < least) | (key > most)
         for block, bucket in product(blocks, buckets):
             digits = (block >> place - 2 * _BITS for place in _PLACES[1:])
