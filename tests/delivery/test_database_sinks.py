@@ -720,6 +720,39 @@ def test_rows_of_any_types_are_found_without_keys(receiver: Receiver, feed: Feed
     assert Counter([(1,), (None,), (2,)]) == receiver.rows(columns="v")
 
 
+@BOTH
+def test_columns_without_keys_may_be_called_as_our_statements_call_things(
+    receiver: Receiver, feed: Feed
+) -> None:
+    """An update and a delete find their rows, whatever names the user's columns share with our SQL."""
+    feed.keys, sink = (), receiver.sink
+    names = (
+        "times",
+        "gone",
+        "nth",
+        "id",
+        "op",
+        "copies",
+        "c0",
+        "c1",
+        "h",
+        "g",
+        "f",
+        "held",
+        "rowid",
+        "stage",
+    )
+    schema = ", ".join(f"{name} int" for name in names)
+
+    def row(value: int, what: str) -> Row:
+        return (*(value + n for n in range(len(names))), what)
+
+    sink.deliver(feed.next(schema, [row(n, "insert") for n in (1, 1, 2, 3)], snapshot=True))
+    told = [row(1, "delete"), row(2, "update_preimage"), row(20, "update_postimage")]
+    sink.deliver(feed.next(schema, told))
+    assert Counter([(1,), (3,), (20,)]) == receiver.rows(columns="times")
+
+
 def test_rows_are_found_without_keys_in_a_time_that_grows_with_them(tmp_path: Path) -> None:
     """Twice as many rows take twice as many steps of SQLite, and not four times."""
 

@@ -215,9 +215,9 @@ class SqliteSession:
         listed = ", ".join(numbered)
         gone = f"SELECT min(rowid) AS gone, sum(copies) AS times, {listed} FROM {STAGE} WHERE op < 0 GROUP BY {listed}"  # noqa: S608  # numbered
         same = " AND ".join(f"h.{a} IS g.{b}" for a, b in zip(names, numbered, strict=True))
-        nth = "row_number() OVER (PARTITION BY gone) AS nth"
+        nth = "row_number() OVER (PARTITION BY g.gone) AS nth"
         # A CROSS JOIN's sides stay in this order; else SQLite compares each row that goes with all of the table.
-        found = f"SELECT h.{row_id} AS id, {nth}, times FROM {place.sql} AS h CROSS JOIN ({gone}) AS g ON {same}"  # noqa: S608  # quoted
+        found = f"SELECT h.{row_id} AS id, {nth}, g.times FROM {place.sql} AS h CROSS JOIN ({gone}) AS g ON {same}"  # noqa: S608  # quoted
         chosen = f"SELECT id FROM ({found}) WHERE nth <= times"  # noqa: S608  # quoted
         statement = f"DELETE FROM {place.sql} WHERE {row_id} IN ({chosen})"  # noqa: S608  # quoted
         return self._connection.execute(statement).rowcount
