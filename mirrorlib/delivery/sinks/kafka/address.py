@@ -75,7 +75,7 @@ def parse_address(text: str, environment: Mapping[str, str] | None = None) -> Ad
     """Read what follows `kafka:`, and what the environment adds to it."""
     place, _, query = text.partition("?")
     brokers, slash, topic = place.removeprefix("//").partition("/")
-    if "@" in brokers:
+    if "@" in place:  # in a topic, too: the slash may be one of the password
         msg = "the URL has a user before its brokers"
         step = f"Give `sasl.username` as an option, and the password in {ENVIRONMENT}SASL_PASSWORD."
         raise LandingZoneError(msg, next_step=step)
