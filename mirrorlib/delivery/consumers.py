@@ -18,7 +18,7 @@ from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import LOG_RETENTION
 from mirrorlib.delta.table import refer
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
 from mirrorlib.events import pick
 from mirrorlib.feed.proof import may_leave_log
 from mirrorlib.feed.window import begin_stream, open_window
@@ -196,15 +196,15 @@ def _compare(
         seconds=max(0.0, (datetime.now(UTC) - commits.committed_at(first)).total_seconds()),
         rows=None if None in unread else sum(rows or 0 for rows in unread),
     )
-    health: Health = "expired"
     try:
         open_window(commits, position, None)
-        health = "behind"
+    except FeedExpiredError as exc:  # whatever else cannot be read may still be there
+        return replace(status, health="expired", reason=str(exc))
+    try:
         loss = tell_horizon(commits, registry, position)
-    except MirrorError as exc:
-        return replace(status, health=health, reason=str(exc))
-    loss = f"{loss}. Let it catch up." if loss else ""
-    return replace(status, health="expiring" if loss else health, reason=loss)
+    except FeedError as exc:  # how long the log keeps cannot be understood, which is no failure
+        return replace(status, reason=str(exc))
+    return replace(status, health="expiring", reason=f"{loss}. Let it catch up.") if loss else status
 
 
 def _commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits:

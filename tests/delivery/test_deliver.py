@@ -20,7 +20,7 @@ from mirrorlib.journal.leases import Lease, hold
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
-from mirrorlib.store import open_store
+from mirrorlib.store import LocalStore, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mirrorlib.delivery.report import StreamReport
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.events import Event
+    from mirrorlib.store import StoredFile
 
 pytestmark = pytest.mark.slow
 
@@ -801,6 +802,34 @@ def test_a_log_that_runs_out_is_told_before_it_has(source: Source) -> None:
     source.run("UPDATE {t} SET v = 'z'")
     assert "expired" == source.status().health
     assert source.export().state == "failed"
+
+
+def test_only_lost_history_is_told_as_lost(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that fails says nothing of what is there, nor does a duration that nobody understands."""
+    source.export()
+    source.run(
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 52 weeks')"
+    )
+    newest = Path(source.target, "orders", "_delta_log", f"{4:020d}.json")
+    newest.write_text(newest.read_text().replace("interval 52 weeks", "interval 9 months"))
+    unclear = source.status()
+    source.run("UPDATE {t} SET v = 'z'")
+    age_log(source, hours=24 * 9)
+    stat = LocalStore.stat
+
+    def refuse(store: LocalStore, path: str) -> StoredFile | None:
+        if path.endswith(".parquet"):
+            msg = "access is denied"
+            raise mirrorlib.StoreError(msg)
+        return stat(store, path)
+
+    monkeypatch.setattr(LocalStore, "stat", refuse)
+    refused = source.status()
+
+    assert ("behind", 4) == (unclear.health, unclear.newest)
+    assert "logRetentionDuration cannot be understood (found interval 9 months)" in unclear.reason
+    assert ("failed", 3, 5) == (refused.health, refused.position, refused.newest)
+    assert "access is denied" in refused.reason
 
 
 def test_vacuum_finds_consumers_wherever_they_are_registered(source: Source) -> None:
