@@ -204,8 +204,8 @@ def _read_windows(
     }
     every = [(one["name"], spelled.get(one["type"], one["type"])) for one in entries[0].columns]
     known = [*schema.names, *FEED_COLUMNS]
-    columns = [(quote(name), kind) for name, kind in every if find_name(known, name)]
-    reader = file_reader(stage.spark, ", ".join(f"{name} {kind}" for name, kind in columns))
+    columns = [(name, kind) for name, kind in every if find_name(known, name)]
+    reader = file_reader(stage.spark, ", ".join(f"{quote(name)} {kind}" for name, kind in columns))
     if entries[0].file_format == "parquet":
         return reader.parquet(*paths)
     reader = reader.options(**JSON_OPTIONS, mode="FAILFAST")
@@ -216,8 +216,8 @@ def _read_windows(
     )
     values = []
     for name, kind in columns:
-        text = f.when(f.col(name) == _EMPTY, "").otherwise(f.col(name))
-        values.append((f.unbase64(text) if kind == "binary" else text.cast(kind)).alias(name[1:-1]))
+        text = f.when(f.col(quote(name)) == _EMPTY, "").otherwise(f.col(quote(name)))
+        values.append((f.unbase64(text) if kind == "binary" else text.cast(kind)).alias(name))
     return texts.select(*values)
 
 
