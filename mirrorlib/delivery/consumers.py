@@ -204,7 +204,9 @@ def _compare(
         loss = tell_horizon(commits, registry, position)
     except FeedError as exc:  # how long the log keeps cannot be understood, which is no failure
         return replace(status, reason=str(exc))
-    return replace(status, health="expiring", reason=f"{loss}. Let it catch up.") if loss else status
+    if loss:
+        return replace(status, health="expiring", reason=f"{loss}. Let it catch up.")
+    return status
 
 
 def _commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits:
