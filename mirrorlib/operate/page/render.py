@@ -75,6 +75,7 @@ def make_page(overview: Overview, *, every: int = 0) -> str:
         slices=slices, width=100 / SLICES, charts=draw(slices, lag) if batches else (), rows=rows_over_time(slices),
         batches=newest[:_NEWEST], schema=[one for one in newest if one.schema][:_NEWEST],
         streams=overview.consumers.streams if overview.consumers else (), derived=derived, places=lay_out(derived),
+        made={way.target: way for way in reversed(derived)},
     )  # fmt: skip
 
 
