@@ -4,7 +4,6 @@
   const tables = () => [...document.querySelectorAll('table[id]')];
   const filter = byId('filter');
   const collator = new Intl.Collator(undefined, {numeric: true, sensitivity: 'base'});
-  const texts = new WeakMap();  // of each row, what a filter looks at
   // What is looked at stays in the address: q, state, and by table the column that it is sorted by, with - for down.
   const view = new URLSearchParams(location.hash.slice(1));
 
@@ -49,11 +48,6 @@
     table.append(all);
   }
 
-  function textOf(row) {
-    if (!texts.has(row)) texts.set(row, row.textContent.toLowerCase());
-    return texts.get(row);
-  }
-
   function show() {
     tables().forEach(name);
     byId('controls').hidden = !document.querySelector('main table[id]');  // nothing to look through
@@ -62,7 +56,8 @@
     for (const table of tables()) {
       let count = 0;
       for (const row of table.tBodies) {
-        const fits = words.every((word) => textOf(row).includes(word))
+        const text = row.textContent.toLowerCase();
+        const fits = words.every((word) => text.includes(word))
           && (!state || !row.dataset.state || row.dataset.state === state);
         if (row.hidden === fits) row.hidden = !fits;
         count += fits;
