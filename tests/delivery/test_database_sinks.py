@@ -1407,6 +1407,9 @@ def test_a_locked_table_is_told(
             with receiver.cluster.admin(receiver.name) as connection, connection.transaction():
                 connection.execute("SELECT * FROM dbo.orders")
                 refuse(receiver, delivery, TableBusyError, "locked", str(receiver.cluster.port))
+            with postgres.Postgres(receiver.address).session("dbo/orders", ()) as other:
+                other.begin(DatabaseTable("dbo", "orders"))  # as another runner does
+                refuse(receiver, delivery, TableBusyError, "locked")
         else:
             with contextlib.closing(
                 sqlite3.connect(receiver.name, isolation_level=None)

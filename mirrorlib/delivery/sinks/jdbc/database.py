@@ -131,18 +131,12 @@ def _read_record(session: Session, place: DatabaseTable) -> Record | None:
         f"SELECT {', '.join(names)} FROM {TABLES} WHERE name = {session.mark}",  # noqa: S608  # constants
         place.sql,
     )
-    values = dict(zip(names, found[0], strict=True)) if found else {}
-    if not values.get("stream"):  # a row without a stream is there to be locked
+    if not found:
         return None
+    values = dict(zip(names, found[0], strict=True))
     return Record(
         **{name: json.loads(one) if name in _AS_JSON else one for name, one in values.items()}
     )
-
-
-def hold_row(session: Session, place: DatabaseTable) -> None:
-    """See that there is a row to lock: one that says nothing, where the table has none."""
-    values = {"name": place.sql, **Record().values(), "updated_at": now()}
-    _write_row(session, TABLES, values, replaces=False)
 
 
 def write_record(session: Session, place: DatabaseTable, record: Record, plan: WindowPlan) -> None:
@@ -157,13 +151,11 @@ def write_record(session: Session, place: DatabaseTable, record: Record, plan: W
     _write_row(session, POSITIONS, position)
 
 
-def _write_row(
-    session: Session, table: str, values: Mapping[str, str | int], *, replaces: bool = True
-) -> None:
-    """Write a row of one of our own tables in place of one with its key, the first value, or unless there is one."""
+def _write_row(session: Session, table: str, values: Mapping[str, str | int]) -> None:
+    """Write a row of one of our own tables in place of one with its key, the first value."""
     key, *others = values
     marks = ", ".join([session.mark] * len(values))
-    ends = on_conflict([key], others if replaces else ())
+    ends = on_conflict([key], others)
     session.run(
         f"INSERT INTO {table} ({quoted(values)}) VALUES ({marks}){ends}",  # noqa: S608  # quoted
         *values.values(),
