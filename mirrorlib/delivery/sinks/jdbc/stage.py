@@ -27,7 +27,6 @@ from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of
 from mirrorlib.delivery.sinks.jdbc.layout import DatabaseColumn, TableLayout
-from mirrorlib.delta.sessions import set_conf
 from mirrorlib.errors import StoreError
 from mirrorlib.feed.net import KIND, count_changes, last_states
 from mirrorlib.identifiers import quote
@@ -74,8 +73,6 @@ class StagedWindow:
 
 def stage_lines(delivery: Delivery, frame: DataFrame, shape: TableLayout) -> StagedWindow:
     """Write what counts of a frame into a folder of this call's own: a former attempt may have left some."""
-    # Moments are written in UTC, whoever made the session that the frame belongs to.
-    set_conf(frame.sparkSession, "spark.sql.session.timeZone", "UTC")
     if delivery.plan.kind == "snapshot":
         lines = frame.select(_line(shape.columns))
     else:
