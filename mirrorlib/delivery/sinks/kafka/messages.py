@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from itertools import chain, groupby, islice
 from typing import Literal, TypeAlias
 
@@ -101,7 +100,7 @@ def _paired(group: Iterator[Row]) -> Iterator[_Change]:
 
 
 def _teller(delivery: Delivery, now_ms: int) -> _Teller:
-    """Return what writes a message's value: what a commit's messages have in common is written once."""
+    """Return what writes a message's value: what a window's messages have in common is written once."""
     stream, name = delivery.stream, parse_name(delivery.stream.table)
     common = {
         "connector": "mirrorlib",
@@ -111,14 +110,12 @@ def _teller(delivery: Delivery, now_ms: int) -> _Teller:
         "table": name.table,
     }
 
-    @lru_cache(maxsize=1)
-    def source(version: int, ms: int) -> str:
-        return _json({"version": version, "ts_ms": ms, **common})
+    rest = _json(common)[1:]
 
     def value(op: Op, before: str | None, after: str | None, version: int, ms: int) -> bytes:
         return (
-            f'{{"before":{before or "null"},"after":{after or "null"},"source":{source(version, ms)},'
-            f'"op":"{op}","ts_ms":{now_ms}}}'
+            f'{{"before":{before or "null"},"after":{after or "null"},'
+            f'"source":{{"version":{version},"ts_ms":{ms},{rest},"op":"{op}","ts_ms":{now_ms}}}'
         ).encode()
 
     return value
