@@ -757,7 +757,7 @@ def test_bad_input_is_refused_by_table_and_column(windows: Windows) -> None:
     windows.keys = ("id",)
     with pytest.raises(LandingZoneError, match="another publisher"):
         windows.deliver((1, INSERT, 1, "a"), kind="snapshot", again=True)
-    with pytest.raises(LandingZoneError, match="Give zone:URL"):
+    with pytest.raises(LandingZoneError, match="zone:URL"):
         open_sink("zone:", None)
 
 

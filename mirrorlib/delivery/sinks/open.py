@@ -39,8 +39,8 @@ _SECRET = re.compile(  # an escaped name may be any option's
 
 def open_sink(to: str, mode: str | None) -> tuple[Sink, str]:
     """Open a receiver, and settle its mode."""
-    kind, colon, address = to.partition(":")
-    if not colon or kind not in _KINDS:
+    kind, _, address = to.partition(":")
+    if kind not in _KINDS or not address.partition("?")[0]:
         msg = "nothing is known that receives changes under this URL"
         step = "Give delta:PATH, files:URL, zone:URL, jdbc:… or kafka://HOST:PORT/TOPIC."
         raise LandingZoneError(msg, found=shown_url(kind)[:80], next_step=step)

@@ -116,13 +116,10 @@ def open_sink(address: str, _mode: str) -> FilesSink:
     """Open `URL?format=parquet|jsonl|csv`; there is one mode."""
     url, _, options = address.partition("?")
     formats: dict[str, FileFormat] = {f"format={each}": each for each in get_args(FileFormat)}
-    step = "Give files:URL?format=parquet, jsonl or csv."
     if options and options not in formats:
         msg = "files are exported with one option, the format"
+        step = "Give files:URL?format=parquet, jsonl or csv."
         raise LandingZoneError(msg, found=options.partition("=")[0], next_step=step)
-    if not url:
-        msg = "files are exported to a folder or a URL"
-        raise LandingZoneError(msg, next_step=step)
     return FilesSink(open_store(url), formats.get(options, "parquet"))
 
 

@@ -147,9 +147,6 @@ class ZoneSink:
 
 def open_sink(address: str, _mode: str) -> ZoneSink:
     """Open the landing zone at a URL; there is one mode."""
-    if not address:
-        msg = "a landing zone is a folder or a URL"
-        raise LandingZoneError(msg, next_step="Give zone:URL.")
     return ZoneSink(open_store(address))
 
 
