@@ -47,7 +47,6 @@ _FASTER = {
 _CONF = {
     # Spark's default, INT96, is read as nanoseconds by others: years after 2262 would be lost.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
 }
 _TEXT = {
