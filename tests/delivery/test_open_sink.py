@@ -115,6 +115,13 @@ def test_a_url_that_is_refused_is_not_repeated(to: str, why: str) -> None:
     assert not re.search("qx|q@", str(refused.value))
 
 
+@pytest.mark.parametrize("to", ["zone:", "files:", "files:?format=csv", "delta:", "jdbc:", "kafka"])
+def test_a_receiver_without_a_place_is_refused(to: str) -> None:
+    """Before its module is imported; the error says what to give."""
+    with pytest.raises(LandingZoneError, match=r"files:URL, zone:URL"):
+        open_sink(to, None)
+
+
 def test_a_password_makes_no_other_receiver() -> None:
     """So that it can be left to the environment later, and a registry that kept more of it than it should goes on."""
     for with_one in (
