@@ -67,7 +67,6 @@ class LedgerReport(PartReport):
     )
     target: str
     batches: tuple[Applied, ...]
-    partial: tuple[str, ...] = ()  # tables with a batch that cannot be read
 
     def notes(self) -> list[str]:
         """Say why batches were voided, then what is missing."""
@@ -101,10 +100,9 @@ def read_ledger(
         raise LandingZoneError(msg, found=last, next_step="Give a whole number from 1 on.")
     places = Target.of(target, catalog=catalog, state=state)
     known: defaultdict[str, list[Applied]] = defaultdict(list)
-    for one in before.batches if before else ():
-        if before and one.table not in before.partial:  # else a gap would stay
-            known[one.table].append(one)
-    found, failures, partial = list[Applied](), list[str](), list[str]()
+    for one in before.batches if before and before.ok else ():  # else a gap would stay
+        known[one.table].append(one)
+    found, failures = list[Applied](), list[str]()
     applied = find_applied(open_store(places.state), allow_new=allow_new)
     if applied:
         refuse_unmatched(tables, tuple(applied))
@@ -114,14 +112,7 @@ def read_ledger(
             after = (had[0].life, had[0].batch) if had else (0, 0)
             new = _readable(newest_batches(journal, name, after), failures)
             found += [*islice(new, last), *had][:last]
-            if len(failures) > len(partial):
-                partial.append(name.shown)
-    return LedgerReport(
-        target=places.shown,
-        batches=tuple(found),
-        failures=tuple(failures),
-        partial=tuple(partial),
-    )
+    return LedgerReport(target=places.shown, batches=tuple(found), failures=tuple(failures))
 
 
 def _readable(batches: Iterator[Applied], failures: list[str]) -> Iterator[Applied]:
