@@ -85,10 +85,10 @@ def publish_timed(zone: Store, place: FileSequence, call: Call, content: Content
 def newest_number(zone: Store, place: FileSequence) -> int:
     """Find the last number that is taken, by a file or a claim; 0 when none is.
 
-    Files are listed first: readers move them away, and keep the newest.
+    Files are listed first: readers move them away, and keep the newest. Where none is left, claims may begin above 1.
     """
     visible = largest_number(zone, place.files)
-    if zone.stat(place.claim(visible + 1)) is None:
+    if visible and zone.stat(place.claim(visible + 1)) is None:
         return visible
     return max(visible, largest_number(zone, place.state("claims")))
 

@@ -97,6 +97,18 @@ def test_a_number_that_another_has_published_and_a_reader_moved_away_is_not_give
     assert [] == batches(LocalStore(tmp_path))
 
 
+def test_claims_that_begin_above_one_count_though_all_files_are_gone(store: Store) -> None:
+    """Another publisher began the table; its mirror, behind 4, would never look at a new file 1."""
+    publish(store, "a", "b", "c")
+    store.delete_folder(f"{FOLDER}/_mirrorlib")
+    assert [4] == publish(store, "d")
+
+    for number in (1, 2, 3, 4):
+        store.delete(f"{FOLDER}/{number:020d}.parquet")
+
+    assert [5] == publish(store, "e")
+
+
 def test_the_zone_of_another_publisher_is_continued(tmp_path: Path) -> None:
     """Its files have no claims: the next number is above its newest."""
     folder = tmp_path / FOLDER
