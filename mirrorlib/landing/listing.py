@@ -45,7 +45,7 @@ class FolderContent:
     metadata: StoredFile | None  # `_metadata.json`, None when it is absent
     files: tuple[StoredFile, ...]  # everything else that the format does not ignore
     folders: tuple[str, ...] = ()  # the folders in it that were not looked into
-    # The folders in it that are links; in a plain folder, the links at every level.
+    # The folders in it that are links; behind `see_below`, at every level.
     links: tuple[str, ...] = ()
 
 
@@ -142,9 +142,9 @@ def see_below(
 ) -> FolderContent:
     """Add what lies in a table's partition folders, `column=value`, at every level; of a *plain* folder, in all.
 
-    There, links are named, not followed: what one leads to may be in the table already, under its own path or under
-    many, as in a circle. Ignored folders are never looked into. Files are known by their paths below the table's
-    folder; the folders are those that were not entered.
+    Links are named, not followed: what one leads to may be in the table already, under its own path or under many, as
+    in a circle. Ignored folders are never looked into. Files are known by their paths below the table's folder; the
+    folders are those that were not entered.
     """
     files, links = list(seen.files), [name for name in seen.links if not is_ignored(name)]
     waiting, left = list(reversed(seen.folders)), []
@@ -154,7 +154,7 @@ def see_below(
         if not plain and "=" not in name:
             left.append(inner)
             continue
-        if is_ignored(name) or (plain and inner in links):
+        if is_ignored(name) or inner in links:
             continue
         listed = contents(zone, f"{folder.path}/{inner}")
         shown = (file for file in listed.files if not is_ignored(file.name))
@@ -192,6 +192,7 @@ def order_by_number(
         )
         both = f"{first.name} and {others[-1].name}"
         doubled[first.name] = ChangeFileError(msg, table=table, file=both, next_step=step)
+    foreign += _links_passed(seen)
     ordered = {name: dict(sorted(files.items())) for name, files in sorted(partitions.items())}
     return FolderListing(
         partitions=ordered, foreign=tuple(sorted(foreign)), doubled=doubled, unread=_unread(seen)
@@ -211,15 +212,21 @@ def order_by_time(
     old = [file for file in data if file.name in applied.etags]
     new = [file for file in data if file.name not in applied.etags]
     newest, known = applied.newest, {file.name for file in data}
+    foreign = tuple(file.name for file in seen.files if file.name not in known)
     numbered = dict(enumerate(old, start=1)) | dict(enumerate(new, start=applied.count + 1))
     return FolderListing(
         partitions={WHOLE_FOLDER: numbered},
-        foreign=tuple(file.name for file in seen.files if file.name not in known),
+        foreign=foreign + _links_passed(seen),
         changed=tuple(file.name for file in old if applied.etags[file.name] not in {"", file.etag}),
         unread=_unread(seen),
         late=sum(1 for file in new if newest is not None and file.modified < newest),
         by_time=True,
     )
+
+
+def _links_passed(seen: FolderContent) -> tuple[str, ...]:
+    """Name the links that would have been entered, were they folders."""
+    return tuple(path for path in seen.links if path not in seen.folders)
 
 
 def _unread(seen: FolderContent) -> tuple[str, ...]:

@@ -61,5 +61,4 @@ def order_plain(
         etags = {file.name: file.etag for file in kept}
         same = {n: etag for n, etag in applied.etags.items() if etag in {"", etags.get(n, etag)}}
         applied = replace(applied, etags=same)
-    listing = order_by_time(replace(seen, files=kept), _ENDINGS, applied)
-    return replace(listing, foreign=(*listing.foreign, *seen.links)), left
+    return order_by_time(replace(seen, files=kept), _ENDINGS, applied), left

@@ -97,7 +97,7 @@ def _walk(zone: Store, table: str, onward: Onward) -> Iterator[StoredFile]:
         if anchor is not None and not anchor.is_in(files):
             raise _Unclear
         yield from (_named(file, partition) for file in files)
-        waiting += inner_partitions(partition, listed.folders)
+        waiting += inner_partitions(partition, listed.folders, listed.links)
 
 
 def _next(zone: Store, table: str, onward: Onward, partition: str) -> Iterator[StoredFile]:

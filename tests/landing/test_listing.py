@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from mirrorlib.errors import LandingZoneError, StoreError
+from mirrorlib.landing.check.facts import Policy
+from mirrorlib.landing.check.folder import iter_levels, review_folder
+from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
     AppliedFiles,
@@ -19,6 +22,8 @@ from mirrorlib.landing.listing import (
     see_below,
     see_folder,
 )
+from mirrorlib.landing.metadata.declared import TableMetadata
+from mirrorlib.landing.poll import Anchor, Onward, see_next
 from mirrorlib.names import TableName, partition_values, sequence_name
 from mirrorlib.store import Folder, LocalStore, StoredFile, open_store
 from zones import write_at
@@ -384,6 +389,50 @@ def test_partition_folders_are_seen_at_any_depth(root: Path) -> None:
     assert f"Region=us/{sequence_name(2)}" == found.partitions["Region=us"][2].name
     assert f"orders/Region=us/{sequence_name(2)}" == found.partitions["Region=us"][2].path
     assert {"Region=us/notes.txt"} < set(found.foreign)
+
+
+def test_partition_folders_that_are_links_are_named_and_not_followed(root: Path) -> None:
+    """Else each row counts under every path that leads to it; in a circle, dozens of times."""
+    folder, table = orders(root), root / "orders"
+    (table / "day=1" / "hour=1").mkdir(parents=True)
+    for place in ("day=1", "day=1/hour=1"):
+        (table / place / sequence_name(1)).write_bytes(b"x")
+    (table / "day=latest").symlink_to("day=1")
+    (table / "day=1" / "loop=1").symlink_to(".")
+    (table / "old").symlink_to("day=1")
+    store = open_store(str(root))
+
+    bare = see_folder(store, folder)
+    seen = see_below(store, folder, bare, plain=False)
+    found, timed = (
+        order_by_number(seen, "orders"),
+        order_by_time(seen, (".parquet",), NOTHING_APPLIED),
+    )
+
+    assert ["day=1", "day=1/hour=1"] == list(found.partitions)
+    assert (2, 2) == (found.count, timed.count)
+    assert {"day=latest", "day=1/loop=1"} == set(found.foreign) == set(timed.foreign)
+    assert ("old",) == found.unread
+    # Of a table without partition folders they are folders like others.
+    assert () == order_by_number(bare, "orders").foreign
+    newest = {place: numbered[1] for place, numbered in found.partitions.items()}
+    anchors = {
+        place: Anchor(number=1, name=sequence_name(1), etag=file.etag)
+        for place, file in newest.items()
+    }
+    short = see_next(
+        store, folder, Onward(anchors=anchors, extensions=("parquet",), partitioned=True)
+    )
+    assert short is not None
+    assert {file.name for file in newest.values()} == {file.name for file in short.files}
+    metadata = TableMetadata(partitioned=True)
+    policy = Policy(table="orders", metadata=metadata, dialect=None, deep=False)
+    reviewed, findings = list(iter_levels(store, "orders")), Findings("orders")
+    review_folder(reviewed, policy, findings)
+    assert ["", "day=1", "day=1/hour=1"] == [place for place, _ in reviewed]
+    assert [("foreign-folder", "a link", 2)] == [
+        (one.rule, one.found, one.more) for one in findings.all()
+    ]
 
 
 @pytest.mark.parametrize(

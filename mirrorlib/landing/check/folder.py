@@ -40,7 +40,7 @@ def iter_levels(zone: Store, path: str) -> Iterator[Level]:
         partition = waiting.pop()
         listed = contents(zone, f"{path}/{partition}".rstrip("/"))
         yield partition, listed
-        waiting += inner_partitions(partition, listed.folders)
+        waiting += inner_partitions(partition, listed.folders, listed.links)
 
 
 def review_folder(
@@ -52,8 +52,9 @@ def review_folder(
             inner = f"{partition}/{name}".lstrip("/")
             if is_ignored(name):
                 continue
-            if "=" not in name:
-                found.add("foreign-folder", "a folder that is no partition", file=inner)
+            if "=" not in name or name in listed.links:
+                what = "a link" if name in listed.links else "a folder that is no partition"
+                found.add("foreign-folder", what, file=inner)
             elif not partition and not policy.metadata.partitioned:
                 found.add("partition-undeclared", "a partition folder", file=inner)
     files = [file for level in levels for file in _review_level(level, policy, found)]
