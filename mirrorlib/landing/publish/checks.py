@@ -84,7 +84,13 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
         raise given.refused(msg, None, step)
     lacking = [column for name, column in known.items() if name not in mine]
     _check_columns([mine[name][0] for name in mine if name not in known], lacking, given)
-    if lacking and count_markers(rows, INSERT).keys() - {"delete"}:
+    partial, default = given.metadata.partial_updates, given.metadata.upsert_default
+    kinds = count_markers(rows, UPSERT if default else INSERT).keys() - {"delete"}
+    if lacking and partial == "absent" and given.csv and kinds - {"insert"}:
+        msg = "delimited text has every column, and the update cannot leave one out: it would become NULL"
+        step = "Publish whole rows, or to a table of Parquet files."
+        raise given.refused(msg, lacking[0].name, step)
+    if lacking and (kinds & {"insert"} if partial else kinds):
         gone = ", ".join(column.name for column in lacking)
         notes.append(f"the rows lack columns that were published before, which become NULL: {gone}")
     columns = known | {name: field for name, (field, *_) in mine.items()}

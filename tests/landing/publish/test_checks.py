@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,27 @@ def test_a_nullable_column_may_be_missing(tmp_path: Path) -> None:
 
     assert ("the rows lack columns that were published before, which become NULL: v",) == done.notes
     assert () == table.delete(pa.table({"id": [1]})).notes
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "csv"])
+def test_what_partial_updates_lack_is_not_set(tmp_path: Path, file_format: Any) -> None:
+    """Parquet leaves it out, and it keeps its value; delimited text cannot. An insert is a whole row."""
+    table = LandingZoneWriter(tmp_path).table("t", keys=["id"], file_format=file_format)
+    table.write(column(pa.int64(), 1))
+    metadata = tmp_path / "t" / "_metadata.json"
+    stated = json.loads(metadata.read_text()) | {"partialUpdates": "absent"}
+    metadata.write_text(json.dumps(stated))
+    lacking = pa.table({"id": [1]})
+
+    if file_format == "csv":
+        with pytest.raises(SchemaError, match="cannot leave one out") as refused:
+            table.update(lacking)
+        assert "v" == refused.value.column
+    else:
+        assert () == table.update(lacking).notes
+        assert () == table.upsert(lacking).notes
+    assert "which become NULL: v" in table.insert(pa.table({"id": [2]})).notes[0]
+    assert () == table.delete(lacking).notes
 
 
 def test_a_column_of_nothing_waits_for_its_type(tmp_path: Path) -> None:
