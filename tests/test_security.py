@@ -20,6 +20,7 @@ import mirrorlib
 from mirrorlib.delivery.sinks.open import shown_url
 from mirrorlib.errors import LandingZoneError, MirrorError, StoreError
 from mirrorlib.feed.changes import Change, Changes
+from mirrorlib.landing import parquet
 from mirrorlib.landing.parquet import iter_batches
 from mirrorlib.operate.verify.report import Difference
 from mirrorlib.store import open_store
@@ -234,6 +235,23 @@ def test_a_dictionary_is_decoded_in_bounded_memory(tmp_path: Path) -> None:
         assert {True} == {batch.nbytes < 80 << 20 for batch in iter_batches(file)}
     with usual.open("rb") as file:
         assert 8192 == max(len(batch) for batch in iter_batches(file))
+
+
+def test_a_footer_is_parsed_as_often_however_many_row_groups_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It grows with them: parsed for each, time would grow by the square."""
+    path, opened = tmp_path / "groups.parquet", []
+    rows = pa.table({"v": ["a" * (1 << 20)] * 4})
+    pq.write_table(rows, path, row_group_size=1, use_dictionary=False)
+    open_file = parquet.open_parquet
+    monkeypatch.setattr(
+        parquet, "open_parquet", lambda *a, **k: opened.append(a) or open_file(*a, **k)
+    )
+
+    with path.open("rb") as file:
+        assert 4 == sum(len(batch) for batch in iter_batches(file))
+    assert 2 == len(opened)
 
 
 @pytest.mark.parametrize(

@@ -88,11 +88,11 @@ def _longest_texts(source: BinaryIO, metadata: pq.FileMetaData, texts: Sequence[
     Without a dictionary a row group's own size tells; of a large one, only the dictionaries do. What is said of a
     column is not asked: Arrow ends the process when that is damaged, but not when it reads one.
     """
-    longest = 0
+    longest, parquet = 0, None
     for number in range(metadata.num_row_groups) if texts else ():
         group = metadata.row_group(number)
         if group.total_byte_size > _SMALL_DICTIONARY:
-            parquet = open_parquet(source, buffer=_LITTLE, packed=texts)
+            parquet = parquet or open_parquet(source, buffer=_LITTLE, packed=texts)
             rows = parquet.iter_batches(batch_size=1, row_groups=[number], columns=list(texts))
             first = next(rows, None)
             values = sum(_longest_value(column) for column in first.columns) if first else 0
