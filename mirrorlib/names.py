@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import unquote as percent_decode
 
-from mirrorlib.errors import LandingZoneError, TableNameError, printable
+from mirrorlib.errors import LandingZoneError, MirrorError, TableNameError, first_few, printable
 from mirrorlib.identifiers import fold_name, with_twins
 
 WHOLE_FOLDER = ""  # the partition folder of a table that has none
@@ -180,6 +180,18 @@ def matches(name: TableName, patterns: Sequence[str]) -> bool:
         for pattern in patterns
         for text in ((str(name),) if "/" in pattern else (str(name), name.table))
     )
+
+
+def only_table(known: Iterable[TableName], called: str, error: type[MirrorError]) -> TableName:
+    """Find the one table that is called so: by its whole name before its table part alone."""
+    known = tuple(known)
+    fitting = [name for name in known if matches(name, called)]
+    found = [name for name in fitting if str(name) == called] or fitting
+    if len(found) != 1:
+        msg = "several tables are called so" if found else "there is no such table"
+        shown = first_few(name.shown for name in found or known) or "none"
+        raise error(msg, table=called, found=shown, next_step="Name one of them.")
+    return found[0]
 
 
 def refuse_unmatched(

@@ -18,7 +18,7 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
 from mirrorlib.delta.columns import Columns, to_columns
-from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError, first_few
+from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError, StoreError
 from mirrorlib.ingest.batch.evolve import Newcomer
 from mirrorlib.ingest.files.plan import Files, position_after
 from mirrorlib.ingest.files.source import Source
@@ -30,7 +30,7 @@ from mirrorlib.ingest.rows.read import open_batches, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import list_tables, see_below, see_folder
-from mirrorlib.names import WHOLE_FOLDER, matches, partition_of, sequence_number
+from mirrorlib.names import WHOLE_FOLDER, matches, only_table, partition_of, sequence_number
 from mirrorlib.store import StoredFile, open_store
 from mirrorlib.streaming import feed_source
 
@@ -73,18 +73,22 @@ class _FilesReader(ds.DataSourceStreamReader):
         self.options = options
 
     def _look(self) -> dict[str, tuple[Offset, tuple[StoredFile, ...]]]:
-        zone, state = open_store(self.options["path"]), self.options.get("state")
+        zone, place = open_store(self.options["path"]), self.options.get("state")
+        state = open_store(place) if place else None
         wanted, found = json.loads(self.options.get("tables", "[]")), {}
         for folder in list_tables(zone):
             if folder.refusal or not matches(folder.name, wanted):
                 continue
-            seen = see_below(zone, folder, see_folder(zone, folder), plain=False)
-            seen = see_below(zone, folder, seen, plain=True)
+            try:
+                seen = see_below(zone, folder, see_folder(zone, folder), plain=True)
+            except StoreError:  # `apply` says it, and goes on with the other tables
+                found[str(folder.name)] = {"tried": int(time.time() // SETTLE)}, ()
+                continue
             written = [file.modified for file in (seen.metadata, *seen.files) if file is not None]
             look: Offset = {"written": max(written).isoformat()} if written else {}
             numbers = (sequence_number(file.name) or 0 for file in seen.files)
             look |= {"newest": max(numbers, default=0), "files": len(seen.files)}
-            word = Journal(open_store(state), folder.name).read_status() if state else {}
+            word = Journal(state, folder.name).read_status() if state else {}
             if state and word.get("state") != "current":  # time alone may change that
                 # What was never tried, as of a target that is new or gone, is new at every look.
                 look["tried"] = int(time.time() // SETTLE) if word else time.time()
@@ -186,13 +190,9 @@ class _ChangesReader(ds.DataSourceStreamReader):
 def _open(options: dict[str, str]) -> tuple[Source, OpenedFolder]:
     """Open the one table that the options name, as `apply` opens its folder."""
     zone, wanted = open_store(options["path"]), options["table"]
-    found = [one for one in list_tables(zone) if matches(one.name, [wanted])]
-    if len(found) != 1:
-        msg = "several tables are called so" if found else "the landing zone has no such table"
-        names = first_few(str(one.name) for one in found or list_tables(zone)) or "none"
-        step = "Name one of them in the option table."
-        raise LandingZoneError(msg, table=wanted, found=names, next_step=step)
-    folder, table = found[0], str(found[0].name)
+    folders = {one.name: one for one in list_tables(zone)}
+    folder = folders[only_table(folders, wanted, LandingZoneError)]
+    table = str(folder.name)
     if folder.refusal is not None:
         raise folder.refusal
     opened = open_folder(zone, folder)

@@ -343,7 +343,7 @@ def test_what_is_asked_for_has_to_be_there(
         zone.table("orders", schema=schema, keys=[]).file([{"id": 1}])
     mirrorlib.apply(spark, str(zone), target)
 
-    with pytest.raises(JournalError, match=r"has no such table \(found a/orders, b/orders\)"):
+    with pytest.raises(JournalError, match=r"there is no such table \(found a/orders, b/orders\)"):
         mirrorlib.where_is(target, "oders", file=1)
     with pytest.raises(JournalError, match="several tables"):
         mirrorlib.where_is(target, "orders", file=1)

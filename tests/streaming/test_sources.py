@@ -11,6 +11,7 @@ import pytest
 
 import mirrorlib
 from feeds import COLUMNS, FEED, NULLS, ROW, Table
+from mirrorlib.errors import StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -214,6 +215,32 @@ def test_raw_changes_are_streamed_each_once_up_to_a_gap(
         query.run()
 
 
+def test_a_table_that_cannot_be_listed_hides_no_other(
+    zone: ZoneWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look goes on, and comes to that table again every ten seconds: the apply says what is wrong."""
+    from mirrorlib.streaming import zone_source
+
+    for name in ("a", "b"):
+        zone.table(name, keys=["id"]).file([{"id": 1}])
+    see_folder = zone_source.see_folder
+
+    def refusing(store: Any, folder: Any) -> Any:
+        if folder.path == "a":
+            msg = "cannot list a"
+            raise StoreError(msg)
+        return see_folder(store, folder)
+
+    reader = zone_source._FilesReader({"path": str(zone)})
+    sound = reader.latestOffset()
+    monkeypatch.setattr(zone_source, "see_folder", refusing)
+    found = reader.latestOffset()
+
+    assert sound["b"] == found["b"]
+    assert {"tried"} == found["a"].keys()
+    assert [] == reader.partitions(sound, found)
+
+
 @pytest.mark.parametrize("source, known", [("mirror_feed", "after"), ("landing_zone", "table")])
 def test_an_option_that_a_source_has_not_is_refused(
     spark: SparkSession, source: str, known: str
@@ -259,6 +286,6 @@ def test_raw_changes_of_other_folders(
         raw("types")
     with pytest.raises(
         Exception,
-        match="LandingZoneError: nowhere: the landing zone has no such table",
+        match="LandingZoneError: nowhere: there is no such table",
     ):
         raw("nowhere")

@@ -38,11 +38,11 @@ from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.landing.columns import MARKER_NAMES
 from mirrorlib.landing.types import INSTANT
 from mirrorlib.landing.values import fit_values
-from mirrorlib.names import TableName, find_key, matches
+from mirrorlib.names import find_key, only_table
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.trace.files import Past, Step, WhereReport, trace_file
 from mirrorlib.operate.verify.applied_files import open_planned
-from mirrorlib.store import PathOrUrl, Store, open_store
+from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def where_is(
         raise LandingZoneError(msg, table=table, next_step=step)
     place = Target.of(target, catalog=catalog, state=state)
     store = open_store(place.state)
-    past = Past(store, _find_table(store, table))
+    past = Past(store, only_table(find_applied(store), table, JournalError))
     if spark is None or key is None:
         steps = trace_file(past, str(file))
     else:
@@ -108,18 +108,6 @@ def where_is(
         steps=tuple(steps),
         lost=tuple(past.lost),
     )
-
-
-def _find_table(state: Store, table: str) -> TableName:
-    """Find the one table of a target that is called so."""
-    known = find_applied(state)
-    fitting = [name for name in known if matches(name, [table])]
-    names = [name for name in fitting if str(name) == table] or fitting
-    if len(names) != 1:
-        msg = "several tables are called so" if names else "the target has no such table"
-        found = ", ".join(name.shown for name in names or known)
-        raise JournalError(msg, table=table, found=found, next_step="Name one of them.")
-    return names[0]
 
 
 def _read_key(spark: SparkSession, past: Past, table: FeedTable, given: Mapping[str, Any]) -> Key:
