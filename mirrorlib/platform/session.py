@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from mirrorlib.errors import LandingZoneError, LocalSparkError
 from mirrorlib.extras import how_to_install
@@ -161,7 +160,8 @@ def connectors_for(*urls: str) -> tuple[list[str], dict[str, str]]:
     `AWS_ENDPOINT_URL` …): credentials are never copied into a conf, where an event log would show them. The packages
     have the version of PySpark's own Hadoop, which they have to match, unless they lie among its jars already.
     """
-    schemes = {urlsplit(url).scheme for url in urls if "://" in url}
+    # A receiver's URL has its kind before the place's: delta:s3://…
+    schemes = {url.partition("://")[0].rpartition(":")[2].lower() for url in urls if "://" in url}
     modules = sorted({_MODULES[scheme] for scheme in schemes if scheme in _MODULES})
     if not modules:
         return [], {}

@@ -307,3 +307,4 @@ def test_a_url_says_which_connector_spark_needs(monkeypatch: pytest.MonkeyPatch)
     assert ["hadoop-aws", "hadoop-azure"] == [name.split(":")[1] for name in packages]
     assert "http://127.0.0.1:1" == conf["spark.hadoop.fs.s3a.endpoint"]
     assert "secret" not in str(conf)
+    assert packages[:1] == connectors_for("delta:s3://bucket/copy")[0]
