@@ -93,8 +93,8 @@ def parse_visible(text: str) -> TableName:
 
 
 def is_ignored(name: str) -> bool:
-    """Tell whether the format ignores a file or folder: its name begins with `_` or `.`."""
-    return name.startswith(("_", "."))
+    """Tell whether a file or folder is ignored: its name begins with `_` or `.`, or a disk keeps repairs in it."""
+    return name.startswith(("_", ".")) or name == "lost+found"
 
 
 def sequence_number(name: str) -> int | None:

@@ -18,7 +18,7 @@ from mirrorlib.delta.log import LOG
 from mirrorlib.delta.trouble import as_mirror_error, tell_trouble
 from mirrorlib.errors import FeedError, StoreError, first_line, printable
 from mirrorlib.identifiers import quote
-from mirrorlib.names import TableName, as_names, matches
+from mirrorlib.names import TableName, as_names, is_ignored, matches
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import TABLE_DEPTH
 
@@ -182,5 +182,5 @@ def _walk(store: Store, folder: str, depth: int) -> Iterator[str]:
         yield folder
         return
     for name in there.folders if there and depth else ():
-        if not name.startswith(("_", ".")):
+        if not is_ignored(name):
             yield from _walk(store, f"{folder}/{name}".lstrip("/"), depth - 1)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import mirrorlib
-from mirrorlib.delta.address import address_of
+from mirrorlib.delta.address import address_of, find_tables
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
@@ -27,6 +27,14 @@ def test_a_path_object_opens_what_its_text_does(tmp_path: Path) -> None:
     assert Target.of(text, catalog=None, state=None) == Target.of(path, catalog=None, state=None)
     named = Target.of(Path("dbo"), catalog="c", state=path)
     assert ("dbo", text) == (named.place, named.state)
+
+
+def test_the_folder_that_a_disk_keeps_for_itself_is_not_looked_into(tmp_path: Path) -> None:
+    """It is closed to all but root, and a target may be the root of a disk."""
+    for folder in ("orders/_delta_log", "lost+found/x/_delta_log", "_x/_delta_log"):
+        (tmp_path / folder).mkdir(parents=True)
+
+    assert ["orders"] == [name for name, _ in find_tables(cast("Any", None), str(tmp_path), None)]
 
 
 @pytest.mark.parametrize(
