@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from mirrorlib.landing.check.facts import Policy
 from mirrorlib.landing.check.report import Findings
-from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.names import (
     extension_of,
     inner_partitions,
@@ -76,8 +75,6 @@ def _review_level(level: Level, policy: Policy, found: Findings) -> list[StoredF
     files: list[StoredFile] = []
     for stored in listed.files:
         name = f"{partition}/{stored.name}".lstrip("/")
-        if stored.name.casefold() == PARTNER_FILE.casefold():
-            found.add("partner-events-place", "it lies in a table folder", file=name)
         if not is_ignored(stored.name) and _is_change_file(policy, stored.name, name, found):
             files.append(replace(stored, below=name))
     if not policy.by_time:

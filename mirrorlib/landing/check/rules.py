@@ -82,10 +82,6 @@ no-tables: the zone has no table folder
     Make a folder for each table: TABLE or SCHEMA.schema/TABLE.
 too-many-tables: the zone has more than 1,000 tables
     Spread the tables over several zones.
-partner-events-place: _partnerEvents.json does not lie in the zone's root
-    Move _partnerEvents.json to the root of the landing zone.
-partner-events-json: _partnerEvents.json is not a JSON object
-    Write it as one JSON object in UTF-8.
 no-files: the table folder has no change file
     Publish the initial load together with the folder; a file of zero rows will do.
 other-extension: a numbered file's extension is not one of the table's

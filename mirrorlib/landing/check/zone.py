@@ -23,8 +23,6 @@ from mirrorlib.landing.check.report import CheckedTable, CheckReport, Finding, F
 from mirrorlib.landing.check.text import review_text
 from mirrorlib.landing.listing import TableFolder, list_tables
 from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME
-from mirrorlib.landing.metadata.lenient import NotJsonError, read_lenient
-from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_unmatched, uncarriable
 from mirrorlib.store import PathOrUrl, Store, StoredFile, contents, open_store
 
@@ -85,7 +83,6 @@ def _review_zone(zone: Store, folders: Sequence[TableFolder]) -> tuple[Finding, 
         found.add("too-many-tables", f"{len(folders):,} table folders")
     try:
         _review_levels(zone, found)
-        _review_partner_events(zone, found)
     except StoreError as exc:
         found.add("not-checked", exc.reason)
     return found.all()
@@ -97,25 +94,9 @@ def _review_levels(zone: Store, found: Findings) -> None:
     schemas = [f for f in top.folders if f.endswith(SCHEMA_SUFFIX) and not is_ignored(f)]
     for folder in ("", *schemas):
         for file in (contents(zone, folder) if folder else top).files:
-            shown = f"{folder}/{file.name}".lstrip("/")
-            if file.name.casefold() == PARTNER_FILE.casefold():
-                if folder:
-                    found.add("partner-events-place", "it lies in a schema folder", file=shown)
-            elif not is_ignored(file.name):
+            if not is_ignored(file.name):
+                shown = f"{folder}/{file.name}".lstrip("/")
                 found.add("stray-file", "outside of every table folder", file=shown)
-
-
-def _review_partner_events(zone: Store, found: Findings) -> None:
-    data = zone.read(PARTNER_FILE, most=METADATA_BYTES)
-    if data is None:
-        return
-    try:
-        value, repairs = read_lenient(data)
-        what = repairs[0] if repairs else "" if isinstance(value, tuple) else "another value"
-    except NotJsonError as exc:
-        what = str(exc)
-    if what:
-        found.add("partner-events-json", what, file=PARTNER_FILE)
 
 
 def _review_table(

@@ -126,39 +126,6 @@ def _table_name(zone: ZoneWriter, broken: bool) -> None:
         os.mkdir(os.fsencode(zone.root) + b"/bad\xff")  # noqa: PTH102  # bytes, not text
 
 
-@breaks("partner-events-place")
-def _partner_events_in_a_table(zone: ZoneWriter, broken: bool) -> None:
-    table = orders(zone)
-    place = table.folder if broken else zone.root
-    (place / "_partnerEvents.json").write_text('{"partnerName": "x"}')
-
-
-@breaks("partner-events-place")
-def _partner_events_in_a_schema(zone: ZoneWriter, broken: bool) -> None:
-    zone.table("orders", keys=["id"], schema="dbo").file(ROWS)
-    place = zone.root / "dbo.schema" if broken else zone.root
-    (place / "_partnerEvents.json").write_text('{"partnerName": "x"}')
-
-
-@breaks("partner-events-json")
-def _partner_events_repaired(zone: ZoneWriter, broken: bool) -> None:
-    orders(zone)
-    content = '{"partnerName": "x",}' if broken else '{"partnerName": "x"}'
-    (zone.root / "_partnerEvents.json").write_text(content)
-
-
-@breaks("partner-events-json")
-def _partner_events_no_json(zone: ZoneWriter, broken: bool) -> None:
-    orders(zone)
-    (zone.root / "_partnerEvents.json").write_text("{" if broken else "{}")
-
-
-@breaks("partner-events-json")
-def _partner_events_no_object(zone: ZoneWriter, broken: bool) -> None:
-    orders(zone)
-    (zone.root / "_partnerEvents.json").write_text("[]" if broken else "{}")
-
-
 @breaks("stray-file")
 def _stray_file(zone: ZoneWriter, broken: bool) -> None:
     orders(zone)
