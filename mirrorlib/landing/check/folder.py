@@ -80,10 +80,6 @@ def _review_level(level: Level, policy: Policy, found: Findings) -> list[StoredF
     if not policy.by_time:
         files.sort(key=_number)
         _review_numbers(level, [_number(file) for file in files], found)
-        for file, after in pairwise(files):
-            if file.modified > after.modified and _number(file) != _number(after):
-                what = "a later time than the next file's"
-                found.add("modified-out-of-order", what, file=file.name)
     return files
 
 

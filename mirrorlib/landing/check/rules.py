@@ -142,8 +142,6 @@ foreign-folder: a folder in a table folder is no partition
     Begin its name with an underscore, or name a partition column=value.
 cleaned-up: early files are gone, and a folder of processed files is there
     Nothing, unless a new reader is to take over the zone: publish a full load for it.
-modified-out-of-order: a file was changed after one with a higher number
-    Nothing, if the file was replaced on purpose before it was read.
 small-files: the table consists of many small files
     Collect changes for longer: some megabytes a file.
 large-file: a change file is larger than 1 GiB

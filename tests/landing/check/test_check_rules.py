@@ -261,14 +261,6 @@ def _zero_byte_text(zone: ZoneWriter, broken: bool) -> None:
     text(zone, "" if broken else HEADER)
 
 
-@breaks("modified-out-of-order")
-def _modified_out_of_order(zone: ZoneWriter, broken: bool) -> None:
-    table = orders(zone)
-    table.file(ROWS)
-    os.utime(table.path(1), (1000, 1000))
-    os.utime(table.path(2), (999 if broken else 1001, 999 if broken else 1001))
-
-
 @breaks("time-ties")
 def _time_ties(zone: ZoneWriter, broken: bool) -> None:
     table = empty(zone, **BY_TIME)
