@@ -18,7 +18,6 @@ from mirrorlib.landing.delimited.values import STRING
 from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata, as_published
 from mirrorlib.landing.metadata.reading import FORMAT_PROPERTIES, PROPERTIES, parse_metadata
 
-MOST_KEYS = 4
 _KNOWN = {**PROPERTIES, **FORMAT_PROPERTIES}
 _SIMILAR = 0.7  # "keyColumn" and "primaryKeyColumns" are, "protocolVersion" is not
 _REFUSED = {"Encoding": "encoding-unknown", "FirstRowAsHeader": "header-not-declared"}
@@ -52,8 +51,6 @@ def review_metadata(
             rule, meant = "property-misspelt", _KNOWN[near[0]]
             step = f"Spell it {meant}, and place it where that belongs, if that is what is meant."
         found.add(rule, ascii(name)[:60], file=METADATA_NAME, fix=step)
-    if len(metadata.key_columns) > MOST_KEYS:
-        found.add("many-keys", f"{len(metadata.key_columns)} key columns", file=METADATA_NAME)
     if metadata.conditional_update:
         found.add("conditional-update", "it is declared", file=METADATA_NAME)
     if metadata.file_format == "delimited":

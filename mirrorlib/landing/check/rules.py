@@ -148,8 +148,6 @@ large-file: a change file is larger than 1 GiB
     Cut large loads into files of some hundred megabytes.
 property-unknown: a property means nothing to either side
     Leave it out, unless it is meant for somebody else.
-many-keys: the key has more than four columns
-    Use a shorter key where there is one.
 index-column: a column is a pandas index
     Write with index=False.
 dropped-column: a file lacks a column that earlier files had

@@ -333,12 +333,6 @@ def _property_unknown(zone: ZoneWriter, broken: bool) -> None:
     orders(zone, **({"protocolVersion": "1"} if broken else {}))
 
 
-@breaks("many-keys")
-def _many_keys(zone: ZoneWriter, broken: bool) -> None:
-    keys = list("abcde" if broken else "abcd")
-    zone.table("orders", keys=keys).file([dict.fromkeys(keys, 1)])
-
-
 @breaks("conditional-update")
 def _conditional_update(zone: ZoneWriter, broken: bool) -> None:
     orders(zone, ConditionalUpdateColumn="v" if broken else None)
