@@ -7,12 +7,25 @@ its wheel: what a package index has under its plain name is somebody else's.
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, requires
 from typing import Literal
 
+from mirrorlib.errors import MirrorError
+
 Extra = Literal["databricks", "kafka", "local", "openlineage", "otel", "page", "postgres"]
 _SELF = "mirrorlib-delta"
+
+
+@contextmanager
+def needed(extra: Extra, package: str, error: type[MirrorError] = MirrorError) -> Iterator[None]:
+    """Say what to install where a package that is imported within is missing, or lacks what it rests on."""
+    try:
+        yield
+    except ImportError as exc:
+        msg = f"the Python package {package} is not installed"
+        raise error(msg, next_step=how_to_install(extra)) from exc
 
 
 def how_to_install(extra: Extra) -> str:

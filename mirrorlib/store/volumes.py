@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO, cast
 
 from mirrorlib.errors import StoreError
-from mirrorlib.extras import how_to_install
+from mirrorlib.extras import needed
 from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size, contents
 
 _VOLUME = re.compile(r"(dbfs|volumes):/*(?P<path>Volumes/.*)", re.DOTALL)
@@ -30,11 +30,8 @@ def is_volume(url: str) -> bool:
 
 def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
     """Open a folder of a volume."""
-    try:
+    with needed("databricks", "databricks-sdk", StoreError):
         from databricks.sdk import WorkspaceClient
-    except ImportError as exc:
-        msg = f"cannot open {url} without databricks-sdk"
-        raise StoreError(msg, next_step=how_to_install("databricks")) from exc
     more: dict[str, Any] = dict(options or {})
     try:
         client = WorkspaceClient(**more)

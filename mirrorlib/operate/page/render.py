@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from mirrorlib.errors import MirrorError, printable
-from mirrorlib.extras import how_to_install
+from mirrorlib.errors import printable
+from mirrorlib.extras import needed
 from mirrorlib.ingest.report import MARKED
 from mirrorlib.operate.ledger import Applied
 from mirrorlib.operate.lineage import Edge
@@ -44,12 +44,9 @@ def make_page(overview: Overview, *, every: int = 0) -> str:
         MirrorError: jinja2 is not installed.
 
     """
-    try:
+    with needed("page", "jinja2"):
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup
-    except ImportError as exc:
-        msg = "the Python package jinja2 is not installed"
-        raise MirrorError(msg, next_step=how_to_install("page")) from exc
     here = files(__package__)
     body, style, script = ((here / f"page.{one}").read_text("utf-8") for one in ("html", "css", "js"))  # fmt: skip
     environment = Environment(

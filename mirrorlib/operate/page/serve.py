@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from mirrorlib.errors import MirrorError, ParameterError
-from mirrorlib.extras import how_to_install
+from mirrorlib.extras import needed
 from mirrorlib.operate.overview import Overview, read_overview
 from mirrorlib.operate.page.render import make_page
 from mirrorlib.store import PathOrUrl
@@ -82,11 +82,8 @@ def serve_page(
         ParameterError: the port cannot be had.
 
     """
-    try:
+    with needed("page", "waitress"):
         from waitress import create_server
-    except ImportError as exc:
-        msg = "the Python package waitress is not installed"
-        raise MirrorError(msg, next_step=how_to_install("page")) from exc
     live = LivePage(partial(read_overview, target, catalog=catalog, state=state), every)
     live.page()
     try:

@@ -23,15 +23,12 @@ from mirrorlib.errors import (
     first_line,
     printable,
 )
-from mirrorlib.extras import how_to_install
+from mirrorlib.extras import needed
 
-try:
+with needed("postgres", "psycopg", LandingZoneError):
     import psycopg
     from psycopg import errors
     from psycopg.conninfo import conninfo_to_dict
-except ImportError as exc:
-    MISSING = "the Python package psycopg is not installed"
-    raise LandingZoneError(MISSING, next_step=how_to_install("postgres")) from exc
 
 from collections.abc import Iterator, Mapping, Sequence
 

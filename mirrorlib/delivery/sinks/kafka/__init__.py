@@ -35,17 +35,14 @@ from __future__ import annotations
 from mirrorlib.delivery.sink import Sink
 from mirrorlib.delivery.sinks.kafka.address import parse_address
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.extras import how_to_install
+from mirrorlib.extras import needed
 
 
 def open_sink(address: str, _mode: str) -> Sink:
     """Open a receiver; no broker is asked yet."""
     found = parse_address(address)
-    try:
-        from mirrorlib.delivery.sinks.kafka.receive import KafkaSink
-    except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] != "confluent_kafka":
-            raise
-        msg = "cannot export to Kafka without confluent-kafka"
-        raise LandingZoneError(msg, next_step=how_to_install("kafka")) from exc
+    with needed("kafka", "confluent-kafka", LandingZoneError):
+        import confluent_kafka  # noqa: F401
+    from mirrorlib.delivery.sinks.kafka.receive import KafkaSink
+
     return KafkaSink(found)
