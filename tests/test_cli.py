@@ -109,6 +109,8 @@ def test_a_narrow_terminal_cuts_no_number(monkeypatch: pytest.MonkeyPatch) -> No
         ("where-is", "target", "t", "--file", "1", "--after", "3"),
         ("where-is", "target", "t", "--file", "1", "--show-values"),
         ("consumers", "target", "--consumer", "a", "--rewind", "b", "--to", "now"),
+        ("consumers", "target", "--rewind", "b"),
+        ("consumers", "target", "--to", "now"),
         ("plan", "zone", "target", "--watch", "1"),
         ("plan", "zone", "target", "--retention", "3"),
         ("status",),

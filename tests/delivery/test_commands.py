@@ -136,7 +136,6 @@ def test_wrong_words_are_told(
         ([*export, f"files:{target}"], "is the target itself"),
         ([*export, f"files:{tmp_path}/o", "--key", "none=id"], "keys are given for a table"),
         (["consumers", target, "--drop", "lake"], "no consumer lake"),
-        (["consumers", target, "--rewind", "lake"], "where to begin again"),
     ):
         code, out, err = run(capsys, *arguments)
         assert (2, "", 1) == (code, out, len(err.splitlines())), arguments

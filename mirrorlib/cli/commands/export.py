@@ -12,7 +12,6 @@ from mirrorlib.cli.arguments import MEMORY, TABLES, TARGET, positive, refuse, ro
 from mirrorlib.cli.command import Command, call, say
 from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
 from mirrorlib.delivery.report import ExportReport
-from mirrorlib.errors import LandingZoneError
 from mirrorlib.tabular import Report
 
 
@@ -64,12 +63,8 @@ def _key(text: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _consumers(arguments: argparse.Namespace) -> Report | bool:
-    if arguments.rewind is not None and arguments.to is None:
-        msg = "--rewind has to know where to begin again"
-        raise LandingZoneError(msg, next_step="Add --to snapshot, --to now, or --to VERSION.")
-    if arguments.rewind is None and arguments.to is not None:
-        msg = "--to says where a rewound consumer begins again, and none is rewound"
-        raise LandingZoneError(msg, next_step="Add --rewind NAME, or leave --to out.")
+    if (arguments.rewind is None) != (arguments.to is None):
+        arguments.refuse("--rewind NAME goes with --to snapshot, now or VERSION, and --to with it")
     if arguments.drop is not None:
         what, name = "dropped", arguments.drop
         tables = call(mirrorlib.drop_consumer, arguments, consumer=name)
