@@ -80,7 +80,6 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
         file_format=arguments.format,
         partition_by=arguments.partition_by,
         upsert_default=True if arguments.upsert_default else None,
-        detection="last_update_time" if arguments.time_ordered else None,
     )
     calls = table.write_files(files, arguments.marker, arguments.batch_id, force=arguments.force)
     published: list[Published] = []
@@ -125,7 +124,6 @@ PUBLISH = Command(
         "--format parquet|csv": "of the change files (default: parquet)",
         "--partition-by A,B": "columns whose values name partition folders",
         "--upsert-default": "rows without markers are upserts",
-        "--time-ordered": "name files by chance; readers go by their time",
         "--batch-id ID": "what these files are called: published again under the same id, they are there once",
         "--source TEXT": "what is mirrored, for _partnerEvents.json",
         "--force": "publish a schema change that stops a Fabric table",

@@ -23,7 +23,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -68,16 +67,6 @@ def publish_next(
             return _landed(place, _fulfil(zone, place, claim, content.data))
         number = _fulfil_newest(zone, place, number)
     if claim is not None:  # the same batch, published by somebody else at the same moment
-        zone.delete(claim.staged)
-    return _landed(place, fulfilled(zone, place, found), repeated=True)
-
-
-def publish_timed(zone: Store, place: FileSequence, call: Call, content: Content) -> PublishedFile:
-    """Publish content under a name of its own, for a table whose files are ordered by time."""
-    while (found := _find(zone, place, call)) is None:
-        claim = _staged(zone, place, call, content)
-        if claim.write(zone, place.record(claim.key, 1)):
-            return _landed(place, _fulfil(zone, place, claim, content.data))
         zone.delete(claim.staged)
     return _landed(place, fulfilled(zone, place, found), repeated=True)
 
@@ -139,10 +128,6 @@ def _fulfil(zone: Store, place: FileSequence, claim: Claim, data: bytes | None =
 
 def _moved_on(zone: Store, place: FileSequence, claim: Claim) -> Claim:
     """Claim the next number: a program that knows no claims has put a file under ours."""
-    if claim.number is None:
-        msg = "the new file's name is taken"
-        step = "Publish the batch again."
-        raise ChangeFileError(msg, table=place.table, file=claim.file, next_step=step)
     LOG.warning("%s: %s is another program's; going on above it", place.table, claim.file)
     number = claim.number + 1
     while not _numbered(claim, number).write(zone, place.claim(number)):
@@ -161,8 +146,7 @@ def _staged(zone: Store, place: FileSequence, call: Call, content: Content) -> C
     claim = Claim(
         number=None,
         ordinal=1,
-        # Names sort as they were made, should files' times be equal; older versions made UUIDs, which sort before.
-        file=f"{time.time_ns():016x}-{secrets.token_hex(8)}.{content.extension}",
+        file="",
         **pick(call, "key", "batch_id", "fingerprint"),
         attempt=attempt,
         staged=place.state("staged", f"{attempt}.{content.extension}"),

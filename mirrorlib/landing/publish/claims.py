@@ -1,4 +1,4 @@
-"""Claims: which batch a number or name belongs to, durable before anything is published under it.
+"""Claims: which batch a number belongs to, durable before anything is published under it.
 
 In: a store. Out: `Claim` values in a table folder's `_mirrorlib/`, which readers ignore:
 
@@ -124,10 +124,10 @@ def note_return(zone: Store, call: Call) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A number, or a name, and the one batch that it belongs to."""
+    """A number, and the one batch that it belongs to."""
 
-    number: int | None  # the sequence number; None in a table ordered by time
-    ordinal: int  # tells the records of one key apart: the number; 1 in a table ordered by time
+    number: int | None  # the sequence number; None before it is given one
+    ordinal: int  # tells the records of one key apart: the number
     file: str  # the change file's name
     key: str  # see `Call`, also for *batch_id* and *fingerprint*
     batch_id: str | None

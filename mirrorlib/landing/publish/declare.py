@@ -18,7 +18,7 @@ from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.dialect import dialect_of
 from mirrorlib.landing.delimited.values import DATA_TYPES
-from mirrorlib.landing.metadata.declared import Detection, TableMetadata
+from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.landing.publish.known import json_bytes
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type
 
@@ -44,7 +44,6 @@ class Wanted:
     file_format: PublishFormat | None = None
     partition_by: tuple[str, ...] | None = None
     upsert_default: bool | None = None
-    detection: Detection | None = None
     force: bool = False  # whether it wins over what was published before
 
 
@@ -112,7 +111,6 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
     partitioned = None if wanted.partition_by is None else bool(wanted.partition_by)
     choices = (
         ("file_format", "file format", format_of(stated), wanted.file_format),
-        ("detection", "file detection", stated.detection, wanted.detection),
         ("upsert_default", "upsert default", stated.upsert_default, wanted.upsert_default),
         ("partitioned", "partitioning", stated.partitioned, partitioned),
     )
@@ -122,6 +120,9 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
         old, new = (str(value).lower() for value in values)  # of true and false, JSON's words
         msg = f"the table's {name} is {old} already and cannot become {new}"
         raise MetadataError(msg, table=table, next_step=f"Leave it out, {anew}")
+    if stated.detection != "sequential":
+        msg = "the table's files are declared to go by time, and mirrorlib publishes numbered files only"
+        raise MetadataError(msg, table=table, next_step="Publish to a table of your own.")
     bare = replace(stated, schema_definition=())
     ours = replace(bare, format_properties=CSV_PROPERTIES)
     if format_of(stated) == "csv" and dialect_of(bare, table=table) != dialect_of(

@@ -13,7 +13,7 @@ class PublishedFile:
 
     Attributes:
         file: relative to the table folder.
-        number: its sequence number; None in a table ordered by time.
+        number: its sequence number.
         markers: rows by the marker's name; rows without a marker count as what they mean.
         size: bytes.
         repeated: it had been published before, or begun, and was not published twice. (Begun by a call

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
 from mirrorlib.identifiers import find_name
 from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT, check_names
-from mirrorlib.landing.publish.allocate import publish_next, publish_timed
+from mirrorlib.landing.publish.allocate import publish_next
 from mirrorlib.landing.publish.claims import Call, FileSequence, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
 from mirrorlib.landing.publish.draft import Draft, FolderState, make_draft, partitions, read_state
@@ -69,8 +69,7 @@ class LandingTable:
                 writers make at the same moment, each one that returns has a file of its own.
             force: Publish although it changes the schema in a way that stops a Fabric table.
             follows: Publish behind the file of this number (0: as the first), or not at all: for rows that are
-                right there only. Partition folders count each for itself; a table ordered by time has no numbers, and
-                follows nothing. None: behind what there is.
+                right there only. Partition folders count each for itself. None: behind what there is.
 
         Raises:
             ChangeFileError: a file cannot be read, or what was published is not what was sent.
@@ -248,13 +247,10 @@ class LandingTable:
     def _landed(self, draft: Draft, call: Call) -> Published:
         files, notes = [], draft.notes
         for place, content in draft.contents:
-            if draft.metadata.detection == "last_update_time":
-                file = publish_timed(self._zone, place, call, content)
-            else:
-                taken = self._state.taken
-                after = taken.get(place.partition)
-                file = publish_next(self._zone, place, call, content, after=after)
-                taken[place.partition] = max(after or 0, file.number or 0)
+            taken = self._state.taken
+            after = taken.get(place.partition)
+            file = publish_next(self._zone, place, call, content, after=after)
+            taken[place.partition] = max(after or 0, file.number or 0)
             files.append(file)
         if not files:
             notes = (*notes, "without rows there is no partition folder to publish into")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import get_args
 
 from mirrorlib.errors import SchemaError, TableNameError
-from mirrorlib.landing.metadata.declared import Detection
 from mirrorlib.landing.publish.declare import PublishFormat, Wanted, partner_bytes
 from mirrorlib.landing.publish.table import LandingTable
 from mirrorlib.names import SCHEMA_SUFFIX, as_names, is_ignored, named_twice, parse_visible
@@ -64,7 +63,6 @@ class LandingZoneWriter:
         file_format: PublishFormat | None = None,
         partition_by: Sequence[str] | str = (),
         upsert_default: bool | None = None,
-        detection: Detection | None = None,
     ) -> LandingTable:
         """Name a table; what is left out is as the table's metadata has it, or the format's default.
 
@@ -74,7 +72,6 @@ class LandingZoneWriter:
             file_format: "parquet" (default), or "csv".
             partition_by: Columns whose values name partition folders, each with numbers of its own.
             upsert_default: Whether rows without markers are upserts, not inserts.
-            detection: "sequential" (default): numbered files. "last_update_time": names of their own.
 
         Raises:
             TableNameError: no table folder can have this name.
@@ -89,7 +86,6 @@ class LandingZoneWriter:
         # A word that is not known would be taken for the default, and stay so for the table's life.
         for option, word, words in (
             ("file_format", file_format, get_args(PublishFormat)),
-            ("detection", detection, get_args(Detection)),
             ("upsert_default", upsert_default, (True, False)),
         ):
             if word is not None and word not in words:
@@ -102,7 +98,6 @@ class LandingZoneWriter:
             file_format=file_format,
             partition_by=by or None,
             upsert_default=upsert_default,
-            detection=detection,
         )
         return LandingTable(self._zone, found, wanted, self._partner)
 

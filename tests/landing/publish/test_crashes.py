@@ -27,7 +27,6 @@ from publishing import (
     publish_files_with_fault,
     publish_with_fault,
     publish_with_system_fault,
-    rows_of,
     run_child,
     visible,
     with_system_fault,
@@ -123,24 +122,6 @@ def test_killed_while_the_table_is_made(tmp_path: Path) -> None:
         assert not visible(store) or store.stat(f"{FOLDER}/_metadata.json")
         publish(zone, "first", "second")
         assert ["first", "second"] == batches(store), f"{mode} step {at}"
-
-
-@pytest.mark.thorough
-def test_killed_while_files_are_ordered_by_time(tmp_path: Path) -> None:
-    """Files without numbers: the retried batch is there once."""
-    options = {"detection": "last_update_time"}
-    fault = Fault()
-    publish(tmp_path / "counted", "first", **options)
-    publish(FaultyStore(LocalStore(tmp_path / "counted"), fault), "second", **options)  # type: ignore[arg-type]
-
-    for at, mode in deaths(len(fault.calls)):
-        zone = tmp_path / f"{mode} {at}"
-        publish(zone, "first", **options)
-        code = run_child(publish_with_fault, zone, "second", at, mode, options)
-        assert -signal.SIGKILL == code
-        publish(zone, "second", "third", **options)
-        found = [rows_of(data)[0]["batch"] for data in visible(LocalStore(zone)).values()]
-        assert_each_once(["first", "second", "third"], found)
 
 
 @pytest.mark.thorough

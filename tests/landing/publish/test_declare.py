@@ -68,11 +68,12 @@ def test_our_reader_reads_back_what_was_declared(
     made = settled(
         keys=keys,
         file_format="csv" if csv else "parquet",
-        detection=detection,
         upsert_default=upsert,
         partition_by=("p",) if partition else None,
     )
-    made = replace(made, partial_updates=partial, schema_definition=columns if csv else ())
+    made = replace(
+        made, detection=detection, partial_updates=partial, schema_definition=columns if csv else ()
+    )
 
     read = parse_metadata(metadata_bytes(made), "t")
 
@@ -100,9 +101,9 @@ def test_forced_changes_keep_what_they_do_not_touch() -> None:
     made = settled(keys=("id",), file_format="csv", upsert_default=True)
     stated = replace(made, conditional_update="n", partial_updates="absent")
 
-    forced = settled(stated, force=True, detection="last_update_time")
+    forced = settled(stated, force=True, partition_by=("p",))
 
-    assert replace(stated, detection="last_update_time") == forced
+    assert replace(stated, partitioned=True) == forced
     other = settled(forced, force=True, file_format="parquet")
     assert "parquet" == format_of(other)
     assert ("n", "absent", True) == (
@@ -121,12 +122,13 @@ def test_forced_changes_keep_what_they_do_not_touch() -> None:
         (TableMetadata(), {"upsert_default": True}, MetadataError),
         (None, {"upsert_default": True}, MetadataError),
         (TableMetadata(file_format="delimited"), {}, MetadataError),
+        (TableMetadata(detection="last_update_time"), {"force": True}, MetadataError),
     ],
 )
 def test_contradictions_are_refused(
     stated: TableMetadata | None, wanted: dict[str, Any], error: type[Exception]
 ) -> None:
-    """Other keys, another format, upserts without keys, another publisher's delimited text."""
+    """Other keys, another format, upserts without keys, another publisher's delimited text, files by time."""
     with pytest.raises(error):
         settled(stated, **wanted)
 

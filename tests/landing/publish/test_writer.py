@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -324,10 +323,6 @@ def test_the_same_rows_without_an_id_are_published_again(store: Store) -> None:
             {"keyColumns": ["id"], "isUpsertDefaultRowMarker": True},
         ),
         (
-            {"keys": ["id"], "detection": "last_update_time"},
-            {"keyColumns": ["id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection"},
-        ),
-        (
             {"keys": ["id"], "partition_by": ["v"]},
             {"keyColumns": ["id"], "isPartitionEnabled": "true"},
         ),
@@ -414,10 +409,6 @@ def test_a_name_that_no_reader_takes_for_a_table_is_refused(tmp_path: Path, name
 @pytest.mark.parametrize(
     "options,text",
     [
-        (
-            {"detection": "LastUpdateTimeFileDetection"},
-            "detection is 'LastUpdateTimeFileDetection'; it has to be one of sequential, last_update_time",
-        ),
         ({"file_format": "CSV"}, "file_format is 'CSV'; it has to be one of parquet, csv"),
         ({"upsert_default": "false"}, "upsert_default is 'false'; it has to be one of True, False"),
     ],
@@ -445,7 +436,6 @@ def test_a_column_that_is_named_twice_is_refused(tmp_path: Path, options: dict[s
         ({"keys": ["v"]}, SchemaError, "keys cannot change"),
         ({"keys": ["id", "v"]}, SchemaError, "keys cannot change"),
         ({"file_format": "csv"}, MetadataError, "file format is parquet already"),
-        ({"detection": "last_update_time"}, MetadataError, "file detection is sequential already"),
         ({"upsert_default": True}, MetadataError, "upsert default is false already"),
         ({"partition_by": ["v"]}, MetadataError, "partitioning is false already"),
     ],
@@ -613,19 +603,6 @@ def test_no_rows_lie_in_no_partition(store: Store) -> None:
 
     assert (None, None, ()) == (done.file, done.number, done.files)
     assert "no partition folder" in done.notes[-1]
-
-
-def test_files_ordered_by_time_have_names_of_their_own(store: Store) -> None:
-    """They sort as they were made, behind the UUIDs of older versions; no number."""
-    table = LandingZoneWriter(store).table("t", keys=["id"], detection="last_update_time")
-    names = [table.write(batch(f"{place}")).file for place in range(5)]
-
-    assert names == sorted(names, key=str)
-    assert names == list(visible(store, "t"))
-    assert all(re.fullmatch(r"[0-9a-f]{16}-[0-9a-f]{16}\.parquet", str(n)) for n in names)
-    assert str(names[0]) > "019d0000-0000-7000-8000-000000000000.parquet"
-    assert table.write(batch("0"), batch_id="x").number is None
-    assert table.write(batch("0"), batch_id="x").repeated
 
 
 def test_csv_is_written_as_it_is_declared(store: Store) -> None:
