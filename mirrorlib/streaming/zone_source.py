@@ -75,7 +75,8 @@ class _FilesReader(ds.DataSourceStreamReader):
     def _look(self) -> dict[str, tuple[Offset, tuple[StoredFile, ...]]]:
         zone, place = open_store(self.options["path"]), self.options.get("state")
         state = open_store(place) if place else None
-        wanted, found = json.loads(self.options.get("tables", "[]")), {}
+        wanted = json.loads(self.options.get("tables", "[]"))
+        found: dict[str, tuple[Offset, tuple[StoredFile, ...]]] = {}
         for folder in list_tables(zone):
             if folder.refusal or not matches(folder.name, wanted):
                 continue

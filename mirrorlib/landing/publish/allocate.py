@@ -144,7 +144,7 @@ def _staged(zone: Store, place: FileSequence, call: Call, content: Content) -> C
     """Stage content, under a claim without a number that nobody has made yet."""
     attempt = secrets.token_hex(16)
     claim = Claim(
-        number=None,
+        number=0,
         ordinal=1,
         file="",
         **pick(call, "key", "batch_id", "fingerprint"),

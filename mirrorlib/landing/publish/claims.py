@@ -126,7 +126,7 @@ def note_return(zone: Store, call: Call) -> bool:
 class Claim:
     """A number, and the one batch that it belongs to."""
 
-    number: int | None  # the sequence number; None before it is given one
+    number: int  # the sequence number; 0 before it is given one
     ordinal: int  # tells the records of one key apart: the number
     file: str  # the change file's name
     key: str  # see `Call`, also for *batch_id* and *fingerprint*
