@@ -18,13 +18,13 @@ from mirrorlib.ingest.batch.evolve_table import heed_readers
 from mirrorlib.ingest.batch.foreign_writes import Standing, Verified, stand
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.files.incremental_listing import Listed
-from mirrorlib.ingest.files.plan import Watched, position_after, proof_of, seen_until
+from mirrorlib.ingest.files.plan import Watched, position_after, seen_until
 from mirrorlib.ingest.files.table_folder import EMPTIED, OpenedFolder
 from mirrorlib.ingest.next_batch import Next
 from mirrorlib.ingest.report import BatchReport, State, TableReport, shown_position
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt, now
+from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt, now, proof_of
 
 
 @dataclass(kw_only=True)

@@ -36,7 +36,7 @@ from mirrorlib.ingest.preview import plan_job
 from mirrorlib.ingest.reset import lives_in, start_over
 from mirrorlib.ingest.run import apply_job
 from mirrorlib.journal.disk import Journal, check_owner
-from mirrorlib.journal.entries import REBUILD, Done, Entry, Life
+from mirrorlib.journal.entries import REBUILD, Done, Entry, Life, zone_of
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, parse_name
 from mirrorlib.store import PathOrUrl, open_store
@@ -153,7 +153,7 @@ def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[str
         snapshots=policies.snapshots,
         start_at=start_at or life.start_at,
     )
-    zone = journal.zone(entry) or entry.plan.zone
+    zone = zone_of(journal.read_status(), entry) or entry.plan.zone
     opened = open_folder(open_store(zone), TableFolder(name=name, path=name.folder))
     asked = opened.metadata and policies_of(opened.metadata, opened.dialect, options)
     if asked is None or asked != replace(policies, evolution=options.evolution):

@@ -118,10 +118,6 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
         """Return the newest batch of the present life, the last one; None before the first life or plan."""
         return self.newest(lives[-1]) if lives else None
 
-    def zone(self, entry: Entry | None) -> str | None:
-        """Return the landing zone that the table was read from last; where its last word is lost, that of a batch."""
-        return self.read_status().get("zone") or (entry.plan.zone if entry else None)
-
     def newest_checkpoint(self, life: Life) -> tuple[int, bytes] | None:
         """Return the newest checkpoint of the applied files and the batch that it reaches to."""
         folder = f"{self.folder_of(life)}.applied"

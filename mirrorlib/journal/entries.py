@@ -179,6 +179,28 @@ class Entry:
         return self.plan.after if applied else self.plan.before
 
 
+def proof_of(zone: str | None, entry: Entry | None) -> str | None:
+    """Name what was proven of a zone that was moved: where, and up to which batch; None for nothing to prove."""
+    if entry is None or entry.plan.zone == zone:
+        return None
+    return f"{_proof(entry.plan)}{zone}"
+
+
+def _proof(plan: Plan) -> str:
+    return f"batch {plan.batch} ({plan.attempt}) at "  # its number recurs in each life
+
+
+def zone_of(word: Mapping[str, Any], entry: Entry | None) -> str | None:
+    """Return the landing zone of a table, given its last word and newest batch: that one's, or where it has moved to.
+
+    A run that was refused has named its zone in the last word, too; only before a batch there is nothing else.
+    """
+    if entry is None:
+        return word.get("zone")
+    proven, proof = str(word.get("proven")), _proof(entry.plan)
+    return proven.removeprefix(proof) if proven.startswith(proof) else entry.plan.zone
+
+
 def every_cause(cause: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
     """Return each of the causes that an outcome tells."""
     if not cause:

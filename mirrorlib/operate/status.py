@@ -17,7 +17,7 @@ from mirrorlib.events import STOPPED
 from mirrorlib.ingest.files.continued_life import newest_entry
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
-from mirrorlib.ingest.files.plan import first_position, next_run, proof_of
+from mirrorlib.ingest.files.plan import first_position, next_run
 from mirrorlib.ingest.files.source import changed_source_of
 from mirrorlib.ingest.files.table_folder import EMPTIED, OpenedFolder, open_folder
 from mirrorlib.ingest.options import Options
@@ -30,6 +30,7 @@ from mirrorlib.ingest.report import (
     shown_position,
 )
 from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import zone_of
 from mirrorlib.landing.listing import TableFolder, shows_tables
 from mirrorlib.landing.metadata.partner import Partner, read_partner
 from mirrorlib.names import TableName
@@ -165,13 +166,10 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
     word = journal.read_status()
     said = ("state", "reason", "file", "since", "position", "version", "last_commit")
     known = {one: word[one] for one in said if one in word} | {"life": len(lives)}
-    zone_url, warnings = word.get("zone"), tuple(word.get("warnings", ()))
+    zone_url, warnings = zone_of(word, entry), tuple(word.get("warnings", ()))
     status = TableStatus(table=name.shown, landing_zone=zone_url, warnings=warnings, **known)
     if entry is not None:
-        # A place that has proven to be the same zone, moved, is looked at before a batch comes from it.
-        moved = word.get("proven") == proof_of(zone_url, entry)
-        zone_url = zone_url if moved else entry.plan.zone
-        status = replace(status, position=shown_position(entry.position), landing_zone=zone_url)
+        status = replace(status, position=shown_position(entry.position))
         if (done := journal.last_done(lives[-1], entry.plan, entry.done)) is not None:
             status = replace(status, version=done.version, last_commit=done.finished_at)
     if (doubt := changed_source_of(name.shown, entry)) is not None:  # whatever the last word is

@@ -227,6 +227,32 @@ def test_a_snapshot_of_the_source_that_was_published_takes_the_place_of_all_befo
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_zone_that_was_refused_is_not_read(fresh: Mirror, *, moved: bool) -> None:
+    """Though the last run named it, and it has such a file too; nor is it said to hold the table's files."""
+    mirror, other = fresh, ZoneWriter(fresh.root / "staging")
+    staging = other.table(fresh.name, keys=["id"])
+    mirror.publish()
+    mirror.assert_current()
+    if moved:
+        mirror.zone = ZoneWriter(mirror.zone.root.rename(mirror.root / "moved"))
+        mirror.table.folder = mirror.zone.root / mirror.name
+        mirror.assert_current()
+    for number in (1, 2):
+        staging.file([{"id": 9, "v": "staging"}], number=number)
+    (refused,) = mirrorlib.apply(mirror.spark, str(other), mirror.target).tables
+    assert "failed" == refused.state
+    assert str(mirror.zone) == mirrorlib.status(mirror.target).tables[0].landing_zone
+    assert "in its place" == mirrorlib.where_is(mirror.target, mirror.name, file=1).steps[-1].detail
+    mirror.table.file([{"id": 1, "v": "source"}], number=2)
+
+    assert rebuild(mirror, start_at=2).ok
+
+    rows = mirror.spark.read.format("delta").load(str(mirror.path)).collect()
+    assert [(1, "source")] == [(row["id"], row["v"]) for row in rows]
+
+
+@pytest.mark.thorough
 def test_no_other_table_is_touched(spark: SparkSession, zone: ZoneWriter, target: str) -> None:
     """Neither one of its name in a schema, nor one that its name would match as a pattern."""
     names = ("orders", "dbo/orders", "x[ab]", "xa")

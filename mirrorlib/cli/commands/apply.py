@@ -13,6 +13,7 @@ from mirrorlib.errors import ParameterError
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import zone_of
 from mirrorlib.names import parse_name
 from mirrorlib.platform.parameters import read_options
 from mirrorlib.store import open_store
@@ -82,7 +83,8 @@ def _rebuild(arguments: argparse.Namespace) -> Report | bool:
         arguments.refuse("argument --undo: gives back what was there, so not with --start-at")
     place = Target.of(arguments.target, catalog=arguments.catalog, state=arguments.state)
     journal = Journal(open_store(place.state), parse_name(arguments.table))
-    spark = start_spark(arguments, journal.zone(journal.newest_of(journal.lives())) or "")
+    zone = zone_of(journal.read_status(), journal.newest_of(journal.lives()))
+    spark = start_spark(arguments, zone or "")
     if arguments.undo:
         call(mirrorlib.undo_rebuild, arguments, spark=spark)
         line = f"{arguments.table} has the rows that it had before its rebuild."

@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import accumulate, takewhile
 from typing import TypeAlias
 
-from mirrorlib.journal.entries import Entry, Plan
+from mirrorlib.journal.entries import Plan
 from mirrorlib.landing.listing import FolderListing
 from mirrorlib.names import WHOLE_FOLDER, partition_of, sequence_name
 from mirrorlib.store import StoredFile
@@ -134,14 +134,6 @@ def passed_over(listing: FolderListing, position: Mapping[str, int]) -> Iterator
         for number, file in files.items():
             if number <= position.get(partition, 0):
                 yield file
-
-
-def proof_of(zone: str | None, entry: Entry | None) -> str | None:
-    """Name what `check_same_zone` has proven: where, and up to which batch; None where there is nothing to prove."""
-    if entry is None or entry.plan.zone == zone:
-        return None
-    plan = entry.plan  # whose number recurs in each life
-    return f"batch {plan.batch} ({plan.attempt}) at {zone}"
 
 
 def seen_until(plan: Plan) -> datetime:

@@ -12,10 +12,10 @@ from dataclasses import replace
 from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.files.continued_life import applied_entries
-from mirrorlib.ingest.files.plan import changed_files, passed_over, proof_of, seen_until
+from mirrorlib.ingest.files.plan import changed_files, passed_over, seen_until
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, policies_of
 from mirrorlib.ingest.work import Work
-from mirrorlib.journal.entries import Entry, Plan
+from mirrorlib.journal.entries import Entry, Plan, proof_of
 from mirrorlib.landing.metadata.declared import DETECTION_NAMES, TableMetadata
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import StoredFile

@@ -22,7 +22,7 @@ from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Entry, Life, Plan, PlannedFile
+from mirrorlib.journal.entries import Entry, Life, Plan, PlannedFile, zone_of
 from mirrorlib.journal.registry import FOLDER, Registry
 from mirrorlib.journal.streams import Stream
 from mirrorlib.landing.listing import TableFolder
@@ -117,7 +117,8 @@ class Past:
         self.lives = self.journal.lives()
         found = map(self.journal.newest, reversed(self.lives))
         self.newest = next(filter(None, found), None)  # batch, of the newest life that has one
-        self.zone = open_store(self.journal.zone(self.newest) or state.url)
+        zone = zone_of(self.journal.read_status(), self.journal.newest_of(self.lives))
+        self.zone = open_store(zone or state.url)
         names = [TableName.from_segment(one).table for one in contents(state, FOLDER).folders]
         self._registries = [Registry(state, consumer, name) for consumer in names]
         self._streams, self._window = cache(Registry.all_streams), cache(Registry.entry)
