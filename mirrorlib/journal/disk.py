@@ -25,6 +25,7 @@ Protocol: docs/architecture.md, "The commit protocol".
 from __future__ import annotations
 
 import contextlib
+import re
 import uuid
 from collections.abc import Sequence
 from operator import attrgetter
@@ -47,6 +48,7 @@ from mirrorlib.store import Store, contents, has_no_put_new
 
 STATE_FILE = "state.json"
 _FOLDER = "journal"
+_WORD = re.compile(r"[0-9a-f-]+\.json")  # not what killed runners, or others, have left
 
 
 class Journal(PlanLog[Life, Plan, Done, Entry]):
@@ -101,8 +103,8 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
     def moves(self, life: Life) -> tuple[tuple[str, str], ...]:
         """Return from where to where a plain folder's files have moved, in no order."""
         moves = contents(self.state, f"{self.folder}/moves/{life.ordinal:06d}")
-        found = [(self.state.read(file.path), file.path) for file in moves.files]
-        records = [check_format(data, path, self.table) for data, path in found]
+        words = [file.path for file in moves.files if _WORD.fullmatch(file.name)]
+        records = [check_format(self.state.read(path), path, self.table) for path in words]
         return tuple((str(one.get("from")), str(one.get("to"))) for one in records)
 
     def write_gone(self, life: Life) -> None:

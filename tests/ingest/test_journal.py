@@ -176,11 +176,17 @@ def test_lives_are_ordered_and_apart(journal: Journal, life: Life) -> None:
 def test_half_written_files_are_not_there(state: LocalStore, journal: Journal, life: Life) -> None:
     """What a killed runner left under a temporary name is nobody's plan."""
     journal.write_plan(life, PLAN)
-    for folder in (paths(state, "*.plan.json")[0].parent, paths(state, "lives")[0]):
-        (folder / ".0a1b2c.tmp").write_text("{")
+    journal.write_move(life, "/old", "/new")
+    for file in (
+        *paths(state, "*.plan.json"),
+        *paths(state, "moves/*/*"),
+        *paths(state, "lives/*"),
+    ):
+        (file.parent / ".0a1b2c.tmp").write_text("{")
 
     assert Entry(plan=PLAN, done=None) == journal.newest(life)
     assert (life,) == journal.lives()
+    assert (("/old", "/new"),) == journal.moves(life)
 
 
 def test_stray_files_are_no_lives(state: LocalStore, journal: Journal, life: Life) -> None:
