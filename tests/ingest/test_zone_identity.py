@@ -214,6 +214,22 @@ def look(zone: Path, state: Path) -> tuple[tuple[str, ...], str]:
     return changed, judge_changes(cast("Work", work), opened, entry, changed)
 
 
+def test_a_folder_that_was_touched_costs_no_plans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restore or `chmod -R` lets all files come to their places anew; reading a plan a file, each poll would do it again."""
+    zone, state = tmp_path / "zone", tmp_path / "state"
+    for number in range(1, 103):
+        put(zone, f"{number:020d}.parquet", 1)
+    look(zone, state)
+    for path in zone.glob("t/*.parquet"):
+        path.chmod(0o600)
+
+    monkeypatch.setattr(Journal, "entry", None)
+
+    assert ((), "") == look(zone, state)
+
+
 @pytest.mark.parametrize("metadata", [NUMBERED, BY_TIME], ids=["numbered", "by time"])
 def test_behind_a_move_an_overwritten_file_is_refused(
     tmp_path: Path, metadata: dict[str, Any]

@@ -22,6 +22,7 @@ from mirrorlib.store import StoredFile
 from mirrorlib.store.target import settled
 
 _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
+_MOVED_IN = 100  # files; more at once are a folder that was touched, and each poll would read the plans again
 
 
 def check_same_zone(work: Work, view: FolderView, entry: Entry | None, proven: str | None) -> None:
@@ -193,7 +194,8 @@ def changed_since(work: Work, opened: OpenedFolder, entry: Entry | None) -> tupl
         for name in changed
         if name not in known or not work.source.holds_same(there[name], known[name])
     )
-    return (*differing, *_replaced(work, placed, entry.plan.batch))
+    few = placed if len(placed) <= _MOVED_IN else ()
+    return (*differing, *_replaced(work, few, entry.plan.batch))
 
 
 def _replaced(work: Work, placed: Iterable[StoredFile], batch: int) -> Iterator[str]:
