@@ -141,6 +141,30 @@ def test_a_file_that_was_replaced_stays(spark: SparkSession, zone: ZoneWriter, t
 
 
 @pytest.mark.thorough
+def test_a_plain_file_that_is_overwritten_while_others_are_moved_stays(
+    spark: SparkSession, zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run appends what it holds by then."""
+    table, real = zone.table("orders", with_metadata=False), LocalStore.move
+    for number in (1, 2):
+        table.folder.joinpath(f"{number}.csv").write_text(f"id\n{number}\n")
+
+    def overwrite(store: LocalStore, source: str, target: str) -> None:
+        if source.endswith("1.csv"):
+            table.folder.joinpath("2.csv").write_text("id\n22\n")
+        real(store, source, target)
+
+    options: dict[str, object] = {"plain_folders": "append", "allow_overwrites": True, "settle": 0}
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "move", overwrite)
+        assert "current" == apply(spark, zone, target, **options).state
+    assert "current" == apply(spark, zone, target, **options).state
+
+    assert ["1", "2", "22"] == ids(spark, target)
+    assert not list(table.folder.glob("*.csv"))
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("step, when", [("plan", "after"), ("commit", "after")])
 def test_only_batches_that_are_done_are_cleaned_up(
     spark: SparkSession, zone: ZoneWriter, target: str, step: str, when: str

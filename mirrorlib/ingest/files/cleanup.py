@@ -46,7 +46,11 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
         opened = view.open(full=True)
         if not goes_on(work, opened):
             return
+        overwritten = opened.plain and options.allow_overwrites  # and then appended again
         for file in _finished(opened, entry, work.life.start_at):
+            # Moving takes a while: what is there by now may be another file, which nobody has read.
+            if overwritten and ((there := zone.stat(file.path)) is None or there.etag != file.etag):
+                continue
             zone.move(file.path, f"{place}/{today.isoformat()}/{file.name}")
             moved += 1
         _remove_old(zone, place, today, options.retention or RETENTION)
