@@ -12,6 +12,8 @@ from dataclasses import replace
 from logging import INFO
 from typing import Any, Final
 
+from pyspark.errors import AnalysisException
+
 from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.difference import difference
 from mirrorlib.commit.mark import Mark, mark_nothing
@@ -20,6 +22,7 @@ from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
 from mirrorlib.delta.sessions import WRITES_DATES, configured
 from mirrorlib.delta.table import Found
+from mirrorlib.delta.trouble import as_mirror_error, is_sparks
 from mirrorlib.derived.compute import MOVES, Computed, compute
 from mirrorlib.derived.job import (
     DerivedTarget,
@@ -45,7 +48,13 @@ _VOID: Final = "void"  # its outcome: it has a round's mark, and holds what the 
 def commit_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DeriveReport:
     """Compute a round for a target as it was found, commit it, and write down that it is done."""
     committer = _RoundCommitter(job, planned, target)
-    report = commit_plan(committer, f"round {planned.number}", job.place.shown)
+    try:
+        report = commit_plan(committer, f"round {planned.number}", job.place.shown)
+    except Exception as exc:
+        # What the transformation says wrong is told as it is, where it says so.
+        if isinstance(exc, AnalysisException) or not is_sparks(exc):
+            raise
+        raise as_mirror_error(exc, job.name) from exc
     job.tell("done", "before", planned)
     write_record(job.place, report)
     end_round(job.sources, planned, "delivered", report.added + report.removed, report.seconds)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import mirrorlib
 from derived.lakes import Lake
@@ -141,6 +142,21 @@ def test_what_fails_before_there_is_a_table_is_told_as_it_is(lake: Lake) -> None
     with pytest.raises(ValueError, match="a mistake of the user's"):
         lake.derive(["orders"], broken)
     assert 1 == len(tries)
+
+
+@pytest.mark.thorough
+def test_what_spark_cannot_compute_is_told_in_our_words(lake: Lake) -> None:
+    """With what it said of the cause; a mistake in the transformation itself is told where that makes it."""
+
+    def refused(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "IF(id = 2, raise_error('no such thing'), id) AS n")
+
+    for _ in range(2):
+        with pytest.raises(mirrorlib.MirrorError, match=r"^out: .*\(found no such thing\)"):
+            lake.derive(["orders"], refused)
+    with pytest.raises(AnalysisException, match="nowhere"):
+        lake.derive(["orders"], lambda orders: orders.select("nowhere"))
+    lake.derive(["orders"], large)
 
 
 @pytest.mark.thorough
@@ -400,7 +416,7 @@ def test_versions_that_could_not_be_transformed_are_passed_once_they_are_set_rig
     lake.derive(["orders"], counted)
     lake.run("INSERT INTO {orders} VALUES (5, 2, 60, 'x')")
     for _ in range(2):
-        with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+        with pytest.raises(mirrorlib.MirrorError, match=r"^out: a value does not fit the type"):
             lake.derive(["orders"], counted)
     lake.run("UPDATE {orders} SET note = '1' WHERE id = 5")
     lake.derive(["orders"], counted)
