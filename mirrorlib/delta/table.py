@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.columns import Columns, to_columns
@@ -48,15 +48,13 @@ class TableRef:
 class Found(Described):
     """What a Delta table is at this moment.
 
-    `columns` are those of its `schema` that a mirror can have, `foreign` the others, which somebody has added by hand:
-    Spark types by name. `features` are the names that its protocol lists.
+    `columns` are those of its `schema` that a mirror can have. `features` are the names that its protocol lists.
     """
 
     id: str
     bytes: int
     schema: StructType
     columns: Columns
-    foreign: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str]
     location: str
     features: frozenset[str] = frozenset()
@@ -90,15 +88,11 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
         msg, step = "the target is not a Delta table", "Choose another target."
         raise LandingZoneError(msg, table=str(ref.name), found=detail["format"], next_step=step)
     schema = read_table(spark, ref).schema
-    types = {field.name: field.dataType.simpleString() for field in schema.fields}
-    columns = to_columns(types.items())
-    known = {column.name for column in columns}
     return Found(
         id=detail["id"],
         bytes=detail["sizeInBytes"] or 0,
         schema=schema,
-        columns=columns,
-        foreign={name: kind for name, kind in types.items() if name not in known},
+        columns=to_columns((one.name, one.dataType.simpleString()) for one in schema.fields),
         properties=dict(detail["properties"]),
         location=detail["location"],
         features=frozenset(detail["tableFeatures"] or ()),

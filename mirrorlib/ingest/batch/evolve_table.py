@@ -80,13 +80,13 @@ def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
         return  # the guard has seen it a moment ago; the commit itself will fail and be looked into
     has = found.columns
     added = tuple(c for c in growth.added if find_column(has, c.name) is None)
-    for name, kind in found.foreign.items():
-        column = find_column(added, name)
+    for field in found.schema.fields:
+        column = find_column(added, field.name)
         # It says nothing against the file, so its plan stays and is tried again.
         if column is not None:
             cause = _cause_of_rewrite(prepared, (column,))
             msg = "somebody has added a column of that name to the table, with a type that no mirror has"
-            shown = f"{name} {kind} in the table, {column.sql_type} in the file"
+            shown = f"{field.name} {field.dataType.simpleString()} in the table, {column.sql_type} in the file"
             step = f"Start the table over, which removes it: mirrorlib reset TARGET {work.table}"
             raise ForeignWriteError(
                 msg, table=work.table, file=cause, column=column.name, found=shown, next_step=step
