@@ -61,7 +61,7 @@ class Stage:
 
     spark: SparkSession
     state: Store
-    folder: str
+    folder: str = ""  # for nothing to be written to: files are read as they lie
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as f
 
 from mirrorlib.commit.protocol import OvertakenError
+from mirrorlib.commit.stage import Stage
 from mirrorlib.delta.columns import Columns
 from mirrorlib.delta.log import FileLog, commit_path
 from mirrorlib.delta.properties import LIFE_PROPERTY
@@ -31,7 +32,7 @@ from mirrorlib.delta.table import Found, find_table, read_table
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.spark_reader import read_frame, stage_nothing
+from mirrorlib.ingest.batch.spark_reader import read_frame
 from mirrorlib.ingest.batch.stage import is_plain
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import Landed, can_spark_read
@@ -107,7 +108,8 @@ def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
 
 def _decode(attempt: Attempt, prepared: Prepared) -> None:
     """Let Spark decode all values: what a page does not give is found before the file counts."""
-    rows = read_frame(stage_nothing(attempt.work), prepared, ordered=False)
+    stage = Stage(spark=attempt.work.spark, state=attempt.work.state)
+    rows = read_frame(stage, prepared, ordered=False)
     rows.agg(*(f.count(quote(name)) for name in rows.columns)).collect()
 
 

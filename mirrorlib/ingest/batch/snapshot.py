@@ -26,7 +26,7 @@ from mirrorlib.delta.table import TableRef, read_table
 from mirrorlib.errors import ForeignWriteError, SnapshotError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.spark_reader import read_frame, reads_as_it_is, stage_nothing
+from mirrorlib.ingest.batch.spark_reader import read_frame, reads_as_it_is
 from mirrorlib.ingest.batch.stage import read_whole, stage_inserts
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.work import Work
@@ -70,7 +70,7 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns) -> str:
     newest = prepared.newest
     if not reads_as_it_is(newest.landed[0], newest.growth.columns):
         return ""
-    stage = stage_nothing(work)
+    stage = Stage(spark=work.spark, state=work.state)
     rows = read_frame(stage, newest, ordered=False)
     changes = _compare(work, newest, rows, before)
     counts, _, held = _count(work, stage, newest, changes)
@@ -87,7 +87,7 @@ def stage_difference(stage: Stage, ref: TableRef, rows: DataFrame, keys: Sequenc
 
 def tell_difference(work: Work, prepared: Prepared) -> str:
     """Say what `stage_difference` will change, and write nothing; "" where that is told only by what is written."""
-    stage = stage_nothing(work)
+    stage = Stage(spark=work.spark, state=work.state)
     whole = prepared.newest if work.source.policies.snapshots else prepared
     rows = read_whole(stage, whole)
     if rows is None:

@@ -33,14 +33,8 @@ from mirrorlib.landing.types import comparable, is_binary_float, mirror_type
 
 if TYPE_CHECKING:
     from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.ingest.work import Work
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
-
-
-def stage_nothing(work: Work) -> Stage:
-    """Return a stage for nothing to be written to: files are read as they lie."""
-    return Stage(spark=work.spark, state=work.state, folder="")
 
 
 def read_frame(stage: Stage, prepared: Prepared, *, ordered: bool) -> DataFrame:
