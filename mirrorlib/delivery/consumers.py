@@ -118,8 +118,7 @@ def rewind_consumer(
             kept = pick(stream, "to", "mode", "net", "on_expired")
             wanted = {**kept, **begin, "first_table_id": stream.lineage}
             registry.begin(wanted, stream.ordinal + 1)
-            registry.forget_scratch()
-            registry.forget_status()
+            registry.forget_rest()
     return tuple(registry.table for registry in found)
 
 

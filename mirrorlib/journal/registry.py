@@ -89,8 +89,9 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
             return 0
         return self._value(WindowDone, self._path(stream, number - 1, "done")).given
 
-    def forget_status(self) -> None:
-        """Remove the last word about the stream, which a new one has not earned."""
+    def forget_rest(self) -> None:
+        """Remove the last word, which a new stream has not earned, and what killed runners left; who holds it may."""
+        self.state.delete_folder(self.scratch)
         self.state.delete(f"{self.folder}/status.json")
 
     def forget(self) -> None:
@@ -106,20 +107,15 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
                 record["lineage"] = self._value(Stream, files[last]).lineage
             write_word(self.state, f"{self.folder}/{_FORGOTTEN}", record)
         self.state.delete_folder(f"{self.folder}/streams")
-        self.forget_scratch()
         for name in contents(self.state, self.folder).folders:
             if name != _LEASE:
                 self.state.delete_folder(f"{self.folder}/{name}")
-        self.forget_status()
+        self.forget_rest()
 
     @property
     def scratch(self) -> str:
         """Name the folder, in the state's store, of what deliveries write before it counts."""
         return f"staged/exports/{self.folder}"
-
-    def forget_scratch(self) -> None:
-        """Remove what killed runners left there; who holds the stream may."""
-        self.state.delete_folder(self.scratch)
 
     def lease(self) -> Lease:
         """Return what keeps other runners off the stream, once it is held."""
