@@ -57,7 +57,8 @@ def _picking(label: str, why: str, order: Order = "arrival", works: Works = "unk
     return replace(_no_primary(label, why, order, works), picks=True)
 
 
-def _nothing(label: str, why: str) -> Effect:
+def nothing(label: str, why: str) -> Effect:
+    """Say that no key is left, and nothing that tells the order of rows."""
     return Effect(label=label, partition=False, primary=False, order="none", why=why)
 
 
@@ -94,7 +95,7 @@ _UNARY = {
     "Window": _no_primary("window functions", _STATEFUL, "columns", "list"),
     "WithCTE": _row_by_row("CTE"),
 }
-_UDF = "a user-defined function may do anything: keys never go through one"
+UDF = "a user-defined function may do anything: keys never go through one"
 
 
 def judge(node: Node, side: int) -> Effect:
@@ -113,14 +114,9 @@ def judge(node: Node, side: int) -> Effect:
         return away if side else _no_primary(label, _STATEFUL, "none", "group")
     if node.operator == "Union":
         why = "rows of several inputs come together, and each may mean another thing by its columns"
-        return replace(_nothing("union", why), order="inputs")
+        return replace(nothing("union", why), order="inputs")
     why = f"what it does to keys is not known (Spark calls it {node.operator})"
-    return _nothing(node.operator, why)
-
-
-def judge_functions(node: Node) -> Effect:
-    """Say what becomes of keys where an operator calls a function that is not Spark's own."""
-    return _nothing(f"function in {judge(node, 0).label}", _UDF)
+    return nothing(node.operator, why)
 
 
 def _judge_join(node: Node, side: int) -> Effect:
@@ -130,18 +126,12 @@ def _judge_join(node: Node, side: int) -> Effect:
     if filters and side:
         return Effect(label=label, passes=False)
     if all(is_streaming(child) for child in node.children):
-        return _nothing(label, "two streams are joined, and rows wait for each other")
+        return nothing(label, "two streams are joined, and rows wait for each other")
     if filters:
         return Effect(label=label, order="columns", why=_SHUFFLED)
     if kind in {"Inner", "Cross", "RightOuter" if side else "LeftOuter"}:
         return _no_primary(label, "matches multiply rows", "columns")
-    return _nothing(label, "rows without a match get NULL for their keys")
-
-
-def keyed_twice(node: Node) -> Effect:
-    """Say what becomes of keys where two inputs have some."""
-    why = "both of its inputs have keys, and neither is the result's"
-    return _nothing(judge(node, 0).label, why)
+    return nothing(label, "rows without a match get NULL for their keys")
 
 
 def is_streaming(root: Node) -> bool:

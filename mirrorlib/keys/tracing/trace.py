@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _Tags = list[tuple[str, Tagged]]  # by the numbers of their columns
+_TWICE = "both of its inputs have keys, and neither is the result's"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ def _trace(spark: SparkSession, root: Node, tagged: _Tags) -> Trace:
         if meeting is None:
             return _claim(chosen, way, tagged)
         meetings.append(meeting)
-    loss = rules.keyed_twice(meetings[0])
+    loss = rules.nothing(rules.judge(meetings[0], 0).label, _TWICE)
     return _lost(Trace(losses=(loss,), weakest_link=loss.label), alive[0][0], tagged)
 
 
@@ -122,7 +123,7 @@ def _judge_way(spark: SparkSession, root: Node, marked: Marked) -> list[rules.Ef
     for place, node in enumerate(nodes):
         unknown = names[place] & foreign or REDACTED in node.text
         if unknown or functions.calls_python(node, defined):
-            effects[place] = rules.judge_functions(node)
+            effects[place] = rules.nothing(f"function in {effects[place].label}", rules.UDF)
     return effects
 
 
