@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from mirrorlib.delta.columns import Column, find_key_column
+from mirrorlib.errors import JournalError
 from mirrorlib.ingest.batch.open_batch import prepare_files
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.files.source_identity import is_same_key
+from mirrorlib.ingest.files.source_identity import check_policies
 from mirrorlib.ingest.files.table_folder import policies_of
 from mirrorlib.ingest.options import Options
 from mirrorlib.landing.check.zone import check_zone
@@ -68,4 +74,10 @@ def test_a_column_whose_name_has_blanks_can_be_a_key(zone: ZoneWriter) -> None:
 )
 def test_the_same_columns_are_the_same_key(old: list[str], new: list[str], *, same: bool) -> None:
     """Their order means nothing."""
-    assert same is is_same_key(old, new)
+    policies = policies_of(parse_metadata(b'{"keyColumns": ["id"]}', "t"), None, Options())
+    applied, asked = (replace(policies, keys=tuple(keys)) for keys in (old, new))
+    work: Any = SimpleNamespace(source=SimpleNamespace(policies=asked), table="t")
+    entry: Any = SimpleNamespace(position={"": 1}, plan=SimpleNamespace(policies=applied))
+    opened: Any = SimpleNamespace(metadata=None)
+    with nullcontext() if same else pytest.raises(JournalError, match="the key columns changed"):
+        check_policies(work, opened, entry)

@@ -96,12 +96,6 @@ def _applied_plans(work: Work, entry: Entry) -> Iterator[Plan]:
                 yield one.plan
 
 
-def is_same_key(old: Iterable[str], new: Iterable[str]) -> bool:
-    """Say whether two keys are of the same columns, in whatever order and case."""
-    first, second = ({fold_name(key.strip()) for key in keys} for keys in (old, new))
-    return first == second
-
-
 def goes_on(work: Work, opened: OpenedFolder) -> bool:
     """Say whether a folder's metadata still means what the run has begun with."""
     if opened.metadata is None:
@@ -124,7 +118,8 @@ def check_policies(work: Work, opened: OpenedFolder, entry: Entry | None) -> Non
     msg, found = "", None
     file: str | None = "_metadata.json"
     step = f"Put the old one back, {start_over}"
-    if applied.keys and not is_same_key(applied.keys, asked.keys):
+    old, new = ({fold_name(key.strip()) for key in one.keys} for one in (applied, asked))
+    if applied.keys and old != new:
         msg = "the key columns changed, and the rows already there were applied by the old ones"
         found = f"{', '.join(asked.keys) or 'none'} instead of {', '.join(applied.keys)}"
         step = f"Put the old keyColumns back, {start_over}"
