@@ -21,7 +21,7 @@ from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import FeedError
 from mirrorlib.feed import proof
 from mirrorlib.feed.schemas import renew, renewed_columns, spans
-from mirrorlib.journal.entries import new_attempt, now
+from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.streams import Start, Stream, WindowEntry, WindowPlan, version_given
 
 Bound = int | str | datetime
@@ -129,7 +129,6 @@ def plan_window(
         until_at=commits.written_at(until).isoformat(),
         table_id=commits.metadata.id,
         keys=tuple(keys),
-        planned_at=now(),
         until_hash=commits.hash_of(until),
     )
 

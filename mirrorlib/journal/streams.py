@@ -62,10 +62,9 @@ class WindowPlan(Value):
     reset: bool
     after: int  # the last version before it; -1 for a snapshot
     until: int  # its last version
-    until_at: str  # when that version's file was written, ISO 8601, UTC, as is `planned_at`
+    until_at: str  # when that version's file was written, ISO 8601, UTC
     table_id: str
     keys: tuple[str, ...]  # the table's key columns; empty when it has none
-    planned_at: str
     until_hash: str = ""  # of that version's file; "" where an older mirrorlib has planned it
 
     @staticmethod

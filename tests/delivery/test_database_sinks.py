@@ -176,7 +176,7 @@ class Feed:
         facts: dict[str, Any] = {
             "stream": self.stream.uuid, "number": self.number, "attempt": uuid.uuid4().hex, "kind": kind,
             "reset": False, "after": after, "until": self.until, "until_at": "", "table_id": "T",
-            "keys": self.keys, "planned_at": "", **told,
+            "keys": self.keys, **told,
         }  # fmt: skip
         plan = WindowPlan(**facts)
         store = open_store(str(self.folder / "state"))

@@ -169,7 +169,7 @@ class Windows:
         self.number += not again
         until = plan.get("until", max((version for version, *_ in rows), default=0))
         facts = {"kind": "changes", "reset": False, "after": until - 1, "until": until}
-        facts |= {"table_id": "T", "until_at": "", "planned_at": "", "keys": ("id",)}
+        facts |= {"table_id": "T", "until_at": "", "keys": ("id",)}
         planned = WindowPlan(
             stream=self.stream.uuid, number=self.number, attempt="a", **facts | plan
         )

@@ -522,7 +522,7 @@ class Runner:
         """Deliver a window: the first is a snapshot, later ones insert."""
         kind = "snapshot" if window == 1 else "changes"
         told = {"attempt": "a", "table_id": stream.table_id, "keys": ("id",), "reset": False}
-        moments = {"until_at": "2026-01-01T00:00:00+00:00", "planned_at": ""}
+        moments = {"until_at": "2026-01-01T00:00:00+00:00"}
         bounds = {"kind": kind, "after": window - 1, "until": window}
         plan: Any = {"stream": stream.uuid, "number": window, **told, **moments, **bounds}
         columns = "id int, _change_type string, _commit_version bigint, _commit_timestamp timestamp"

@@ -47,7 +47,7 @@ def delivered(registry: Registry) -> Stream:
     stream = registry.begin(WANTED, 1)
     plan = WindowPlan(
         stream=stream.uuid, number=1, attempt="a", kind="changes", reset=False, after=0, until=3,
-        until_at=now(), table_id="t", keys=("id",), planned_at=now(),
+        until_at=now(), table_id="t", keys=("id",),
     )  # fmt: skip
     assert plan == registry.write_plan(stream, plan)
     done = WindowDone(outcome="delivered", rows=2, seconds=0.5, finished_at=now(), given=1)

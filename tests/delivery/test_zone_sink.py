@@ -293,7 +293,7 @@ class Windows:
         versions = [version for version, *_ in rows]
         until = plan.get("until", max(versions, default=0))
         facts = {"kind": "changes", "reset": False, "after": until - 1, "until": until}
-        facts |= {"table_id": "T", "until_at": "", "planned_at": "", "keys": self.keys}
+        facts |= {"table_id": "T", "until_at": "", "keys": self.keys}
         planned = WindowPlan(
             stream=self.stream.uuid, number=self.number, attempt="a", **facts | plan
         )
