@@ -178,6 +178,9 @@ def check_format(data: bytes | None, path: str, table: str | None = None) -> dic
     except (ValueError, RecursionError) as exc:
         msg = "the journal cannot be read" if data is not None else "the journal lacks a file"
         step = "Restore the file from a backup, or reset the table."
+        if path.startswith("consumers/"):
+            drop = "mirrorlib consumers TARGET --drop NAME"
+            step = f"Restore the file from a backup, or drop the consumer and export again: {drop}"
         raise JournalError(msg, table=table, file=path, next_step=step) from exc
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         msg = "the journal is written in another format"

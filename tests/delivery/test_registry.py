@@ -153,6 +153,19 @@ def test_a_damaged_stream_is_named(registry: Registry, tmp_path: Path) -> None:
     assert 1 == registry.forgotten()[0]
 
 
+def test_a_stream_that_cannot_be_read_says_how_to_begin_anew(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """A reset of the table would not mend it."""
+    delivered(registry)
+    next(tmp_path.rglob("streams/*.json")).write_text("{")
+
+    with pytest.raises(JournalError, match="or drop the consumer and export again"):
+        registry.newest_stream()
+    registry.forget()
+    assert registry.newest_stream() is None
+
+
 def test_stray_files_are_no_streams(registry: Registry, tmp_path: Path) -> None:
     """A Mac puts its own files beside others, and people their notes; how many streams there were is told without them."""
     stream = delivered(registry)
