@@ -107,14 +107,14 @@ def test_behind_a_move_the_new_place_is_looked_at(zone: ZoneWriter, target: str)
     found = status(target, "orders")
 
     assert ("behind", 1, moved) == (found.state, found.unapplied, found.landing_zone)
-    words: list[dict[str, object]] = [
-        {},
-        {"proven": "batch 1 (b) at " + moved},
-        {"proven": "batch 1 (a) at /other"},
+    words: list[tuple[dict[str, object], str]] = [
+        ({}, str(zone)),
+        ({"proven": "batch 1 (b) at " + moved}, str(zone)),
+        ({"proven": "batch 1 (a) at /other"}, "/other"),  # where it was before a run was refused
     ]
-    for word in words:
+    for word, place in words:
         journal.write_status({"state": "current", "zone": moved, **word})
-        assert str(zone) == status(target, "orders").landing_zone
+        assert place == status(target, "orders").landing_zone
 
 
 def test_a_table_with_new_files_is_behind(zone: ZoneWriter, target: str) -> None:
