@@ -96,7 +96,7 @@ def newest_claim(zone: Store, place: FileSequence, number: int) -> tuple[int, Cl
 def _fulfil_newest(zone: Store, place: FileSequence, number: int) -> int:
     """See to it that the newest claim is fulfilled; return its number."""
     number, newest = newest_claim(zone, place, number)
-    return number if newest is None else fulfilled(zone, place, newest).number or number
+    return number if newest is None else fulfilled(zone, place, newest).number
 
 
 def fulfilled(zone: Store, place: FileSequence, claim: Claim) -> Claim:

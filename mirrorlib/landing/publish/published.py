@@ -22,7 +22,7 @@ class PublishedFile:
     """
 
     file: str
-    number: int | None
+    number: int
     rows: int
     markers: Mapping[str, int]
     size: int

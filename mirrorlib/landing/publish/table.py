@@ -250,7 +250,7 @@ class LandingTable:
             taken = self._state.taken
             after = taken.get(place.partition)
             file = publish_next(self._zone, place, call, content, after=after)
-            taken[place.partition] = max(after or 0, file.number or 0)
+            taken[place.partition] = max(after or 0, file.number)
             files.append(file)
         if not files:
             notes = (*notes, "without rows there is no partition folder to publish into")
