@@ -20,8 +20,10 @@ from mirrorlib.ingest import next_batch
 from mirrorlib.ingest import rebuild as rebuild_module
 from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.next_batch import Next
+from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Life
 from mirrorlib.landing.listing import FolderListing
+from mirrorlib.names import parse_name
 from mirrorlib.store import LocalStore, StoredFile
 from mirrors import Killed, Mirror, at, die
 from tables import newest_version
@@ -250,6 +252,28 @@ def test_a_zone_that_was_refused_is_not_read(fresh: Mirror, *, moved: bool) -> N
 
     rows = mirror.spark.read.format("delta").load(str(mirror.path)).collect()
     assert [(1, "source")] == [(row["id"], row["v"]) for row in rows]
+
+
+@pytest.mark.thorough
+def test_what_a_killed_rebuild_has_begun_goes_on_from_the_same_zone(fresh: Mirror) -> None:
+    """Nothing was applied in its life that would tell another zone, whose files are not the table's."""
+    mirror, other = fresh, ZoneWriter(fresh.root / "staging")
+    other.table(fresh.name, keys=["id"]).file([{"id": 9, "v": "staging"}])
+    mirror.publish()
+    mirror.assert_current()
+    state = LocalStore(mirror.root / "target" / "_mirrorlib")
+    Journal(state, parse_name(mirror.name)).begin_life("rebuild", str(mirror.zone), 2, 1)
+
+    (refused,) = mirrorlib.apply(mirror.spark, str(other), mirror.target).tables
+    former = str(mirror.zone)
+    mirror.zone = ZoneWriter(mirror.zone.root.rename(mirror.root / "moved"))
+    mirror.table.folder = mirror.zone.root / mirror.name
+    report = mirrorlib.apply(mirror.spark, str(mirror.zone), mirror.target, moved_from=former)
+
+    assert "failed" == refused.state
+    assert "the table was filled from another landing zone" in str(refused.reason)
+    assert report.ok, report
+    mirror.assert_current()
 
 
 @pytest.mark.thorough

@@ -15,7 +15,7 @@ from mirrorlib.ingest.files.continued_life import applied_entries
 from mirrorlib.ingest.files.plan import changed_files, passed_over, seen_until
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, policies_of
 from mirrorlib.ingest.work import Work
-from mirrorlib.journal.entries import Entry, Plan, proof_of
+from mirrorlib.journal.entries import REBUILD, Entry, Plan, proof_of
 from mirrorlib.landing.metadata.declared import DETECTION_NAMES, TableMetadata
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import StoredFile
@@ -33,6 +33,8 @@ def check_same_zone(work: Work, view: FolderView, entry: Entry | None, proven: s
     run before: nothing is read again.
     """
     zone, history = work.source.zone.url, view.history
+    if entry is None and work.life.why == REBUILD and work.life.zone not in {zone, ""}:
+        _refuse_zone(work, view, work.life.zone)  # it computes what that one has, and was killed
     if entry is None or not entry.position or (entry.plan.zone == zone and not history.moves()):
         return
     plain = work.source.policies.plain is not None
@@ -46,11 +48,18 @@ def check_same_zone(work: Work, view: FolderView, entry: Entry | None, proven: s
     known = replace(view, options=replace(work.options, allow_overwrites=False)).open(full=True)
     files = passed_over(known.listing, entry.position)
     newest = _prove_passed(work, entry, files, history.roots() if plain else ())
-    if not (plain or newest or history.moved_from == settled(entry.plan.zone)):
-        msg = "the table was filled from another landing zone"
-        step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
-        found = f"{zone} instead of {entry.plan.zone}"
-        raise JournalError(msg, table=work.table, found=found, next_step=step)
+    if not (plain or newest):
+        _refuse_zone(work, view, entry.plan.zone)
+
+
+def _refuse_zone(work: Work, view: FolderView, before: str) -> None:
+    """Refuse another zone than the table had *before*, unless the caller has said that it was moved."""
+    if view.history.moved_from == settled(before):
+        return
+    msg = "the table was filled from another landing zone"
+    step = f"Use that zone, or say that this is the same one, moved: --moved-from {before}"
+    found = f"{work.source.zone.url} instead of {before}"
+    raise JournalError(msg, table=work.table, found=found, next_step=step)
 
 
 def _prove_passed(
