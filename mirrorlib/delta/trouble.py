@@ -17,6 +17,10 @@ _LOGGER = logging.getLogger(__name__)
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _CAUSE = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
+_RAISED = re.compile(  # the last line of a traceback of Python's, and where it was raised
+    r'^  File "[^"\n]*", (?P<place>line \d+, in \S+)\n(?:^(?: {4}.*| *)\n)*^(?P<kind>[A-Za-z_][\w.]*)',
+    re.MULTILINE,
+)
 _LONGEST = 300  # characters of what Spark says
 _AGAIN = "The next run tries again."
 _LOG = f"The log has the whole story. {_AGAIN}"
@@ -161,6 +165,12 @@ def tell_trouble(exc: BaseException, doing: str) -> Trouble:
     for word, trouble in _TEXTS.items():
         if word in text:
             return trouble
+    if raised := _RAISED.search(text):  # its own words may hold values
+        reason, found = (
+            "a Python function failed that rows go through",
+            f"{raised['kind']}, {raised['place']}",
+        )
+        return Trouble(reason=reason, next_step=_LOG, found=found)
     causes = _CAUSE.findall(text)
     line = first_line(causes[-1] if causes else exc, _LONGEST)
     return Trouble(reason=f"Spark could not {doing}", next_step=_LOG, found=line)

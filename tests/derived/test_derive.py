@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as f
 
 import mirrorlib
 from derived.lakes import Lake
@@ -151,11 +152,19 @@ def test_what_spark_cannot_compute_is_told_in_our_words(lake: Lake) -> None:
     def refused(orders: DataFrame) -> DataFrame:
         return orders.selectExpr("id", "IF(id = 2, raise_error('no such thing'), id) AS n")
 
+    def fails(orders: DataFrame) -> DataFrame:
+        fail = f.udf(lambda number: 1 // (number - number), "int")
+        return orders.select("id", fail("id").alias("n"))
+
     for _ in range(2):
         with pytest.raises(mirrorlib.MirrorError, match=r"^out: .*\(found no such thing\)"):
             lake.derive(["orders"], refused)
     with pytest.raises(AnalysisException, match="nowhere"):
         lake.derive(["orders"], lambda orders: orders.select("nowhere"))
+    with pytest.raises(
+        mirrorlib.MirrorError, match=r"^out: .*\(found ZeroDivisionError, line \d+, in <lambda>\)"
+    ):
+        lake.derive(["orders"], fails)
     lake.derive(["orders"], large)
 
 
