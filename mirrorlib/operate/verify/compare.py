@@ -33,9 +33,11 @@ _DELETES, _BEFORE, _FINAL = "_mirror_deletes", "_mirror_before", "_mirror_final"
 SIDE = "_mirror_side"  # -1 for a row that is found, 1 for one that takes such a row back, as logs of changes have
 _HASH, _BUCKET = "_mirror_hash", "_mirror_bucket"
 _TOUCHED = "_mirror_touched"  # the hash of a key to which something came
-_SUMS = (_ROWS, _SUM) = ("_mirror_rows", "_mirror_sum")
+_ROWS, _LOW, _HIGH = "_mirror_rows", "_mirror_low", "_mirror_high"
+# What is added up of a row: 1, and the halves of its hash, whose sums stay longs.
+_SUMS = {_ROWS: "1L", _LOW: f"{_HASH} & 4294967295", _HIGH: f"shiftright({_HASH}, 32)"}
+_NOTHING = (0,) * len(_SUMS)
 _ENDS = 1 + len(_SUMS)  # the first columns are a bucket and its sums
-_SHARE = 24  # bits of a hash that are not added up, so that sums of 2 ** 23 rows stay longs
 _BITS = 12
 _BUCKETS = 1 << _BITS  # and so many keys in a row share one
 _PLACES = range(_BITS, 64, _BITS)  # of the digits of a key, whose sum without carry is its bucket
@@ -116,13 +118,10 @@ def _bucket_of(hashed: Column) -> Column:
 
 
 def _summable(rows: DataFrame) -> DataFrame:
-    """Give rows 1 to be counted by and what of their hash is added up; unless they are sums already."""
-    if _SUM not in rows.columns:
-        return rows.selectExpr("*", f"1L AS {_ROWS}", f"shiftright({_HASH}, {_SHARE}) AS {_SUM}")
-    told = (
-        f"coalesce({_ROWS}, 1L) AS {_ROWS}",
-        f"coalesce({_SUM}, shiftright({_HASH}, {_SHARE})) AS {_SUM}",
-    )
+    """Give rows what is added up of them; unless they are sums already."""
+    if _ROWS not in rows.columns:
+        return rows.selectExpr("*", *(f"{part} AS {name}" for name, part in _SUMS.items()))
+    told = (f"coalesce({name}, {part}) AS {name}" for name, part in _SUMS.items())
     return rows.selectExpr(_BUCKET, *told)
 
 
@@ -171,9 +170,9 @@ class Sides:
         with configured(self.found.sparkSession, {}, planned), ThreadPoolExecutor(2) as pool:
             wanted, found = pool.map(lambda sums: sums.collect(), self._sums())
         sums = [{row[0]: row[1:_ENDS] for row in side} for side in (wanted, found)]
-        expected, there = (sum(rows for rows, _ in side.values()) for side in sums)
+        expected, there = (sum(one[0] for one in side.values()) for side in sums)
         buckets = sums[0].keys() | sums[1].keys()
-        differing = sorted(b for b in buckets if len({side.get(b, (0, 0)) for side in sums}) > 1)
+        differing = sorted(b for b in buckets if len({side.get(b, _NOTHING) for side in sums}) > 1)
         each = max(1, (expected + there) // max(len(buckets), 1))
         looked = differing[: max(1, _LOOKED_AT // each)]
         ends = [key for row in found for key in row[_ENDS:] if key is not None]
@@ -209,7 +208,7 @@ class Sides:
             if self.few:
                 touched = f.broadcast(rows.select(_TOUCHED).distinct())
                 begun = _sum_up(begun.join(touched, self._key() == f.col(_TOUCHED), "left"))
-                sums = _SUMS
+                sums = tuple(_SUMS)
             else:
                 begun = begun.withColumn(_TOUCHED, self._key())
             rows = unite([rows, _as_inserts(begun)])
