@@ -166,10 +166,8 @@ def tell_trouble(exc: BaseException, doing: str) -> Trouble:
         if word in text:
             return trouble
     if raised := _RAISED.search(text):  # its own words may hold values
-        reason, found = (
-            "a Python function failed that rows go through",
-            f"{raised['kind']}, {raised['place']}",
-        )
+        found = f"{raised['kind']}, {raised['place']}"
+        reason = "a Python function failed that rows go through"
         return Trouble(reason=reason, next_step=_LOG, found=found)
     causes = _CAUSE.findall(text)
     line = first_line(causes[-1] if causes else exc, _LONGEST)

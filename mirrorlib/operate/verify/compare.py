@@ -168,23 +168,28 @@ class Sides:
         planned = _FEW_SHUFFLED if self.few or self.rows is None else {}
         # While one side waits for its small jobs, the other works.
         with configured(self.found.sparkSession, {}, planned), ThreadPoolExecutor(2) as pool:
-            wanted, found = pool.map(lambda sums: sums.collect(), self._sums())
-        sums = [{row[0]: row[1:_ENDS] for row in side} for side in (wanted, found)]
-        expected, there = (sum(one[0] for one in side.values()) for side in sums)
-        buckets = sums[0].keys() | sums[1].keys()
-        differing = sorted(b for b in buckets if len({side.get(b, _NOTHING) for side in sums}) > 1)
+            rows = [*pool.map(lambda sums: sums.collect(), self._sums())]
+        wanted, found = ({row[0]: row[1:_ENDS] for row in side} for side in rows)
+        expected, there = (sum(one[0] for one in side.values()) for side in (wanted, found))
+        buckets = wanted.keys() | found.keys()
+        differing = sorted(
+            one for one in buckets if wanted.get(one, _NOTHING) != found.get(one, _NOTHING)
+        )
         each = max(1, (expected + there) // max(len(buckets), 1))
         looked = differing[: max(1, _LOOKED_AT // each)]
-        ends = [key for row in found for key in row[_ENDS:] if key is not None]
+        if not looked:
+            return expected, there, (), False
+        ends = [key for row in rows[1] for key in row[_ENDS:] if key is not None]
         with configured(self.found.sparkSession, {}, _FEW_SHUFFLED):
-            first, more = self._first(looked, ends) if looked else ((), False)
-        more = more or len(looked) < len(differing) or len(differing) > 0 == len(first)
+            first, more = self._first(looked, ends)
+        more = more or len(looked) < len(differing) or not first
         return expected, there, first, more
 
     def _sums(self) -> Iterator[DataFrame]:
         """Sum up by bucket what has to be there, and what is: how many rows, and their hashes.
 
-        What is there has each bucket's least and greatest key, too, where rows lie together by it.
+        What has small jobs ahead of its scan comes first, so that the other fills the gaps. What is there has each
+        bucket's least and greatest key, too, where rows lie together by it.
         """
         sums = [f.sum(name) for name in _SUMS]
         yield self._wanted_sums().groupBy(_BUCKET).agg(*sums)
