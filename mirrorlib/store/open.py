@@ -74,10 +74,11 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
     if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
         return LocalStore(Path(unquote(parts.path)))
     more: dict[str, Any] = {"retry_config": RETRIES, **(options or {})}
+    literal = url.replace("%", "%25")  # which obstore decodes, and Spark does not
     try:
-        store = obstore.store.from_url(url, **more)
+        store = obstore.store.from_url(literal, **more)
         if _lenders and not options and isinstance(store, obstore.store.AzureStore):
-            store = obstore.store.from_url(url, credential_provider=_lent, **more)
+            store = obstore.store.from_url(literal, credential_provider=_lent, **more)
         return ObjectStore(url, store)
     except Exception as exc:  # obstore raises ValueError, its own errors and, for odd URLs, pyo3's
         msg = f"cannot open {url}"

@@ -150,10 +150,11 @@ def test_the_store_keeps_every_promise(place: str) -> None:
 
 def test_a_store_copies_between_two_places_of_its_own(place: str, tmp_path: Path) -> None:
     """As files come from a zone into a table; another store's file is not its own."""
-    zone, table = open_store(f"{place}/zone"), open_store(f"{place}/table")
+    zone, table = open_store(f"{place}/zone%2F 1"), open_store(f"{place}/table")
     zone.put("a/one", b"content")
 
     assert copy_file(zone, "a/one", table, "b/copy")
+    assert b"content" == open_store(place).read("zone%2F 1/a/one")  # as Spark takes a name
     assert b"content" == table.read("b/copy")
     assert b"content" == zone.read("a/one")
     if "://" in place:
@@ -251,7 +252,9 @@ def test_of_two_who_write_one_plan_the_second_reads_the_first(place: str) -> Non
 @pytest.mark.slow
 def test_a_zone_in_a_bucket_becomes_a_table_in_a_bucket(bucket: str) -> None:
     """Zone, table and journal in S3: file by file, by both roads, as the oracle says; the feed too."""
-    task = json.dumps({"zone": f"{bucket}/zone", "target": f"{bucket}/target", "files": FILES})
+    task = json.dumps(
+        {"zone": f"{bucket}/zone%201", "target": f"{bucket}/my%20tables", "files": FILES}
+    )
 
     ran = subprocess.run(
         [sys.executable, str(CHILD), task],
@@ -268,7 +271,7 @@ def test_a_zone_in_a_bucket_becomes_a_table_in_a_bucket(bucket: str) -> None:
     assert_same_rows(expected, multiset(found["rows"]))
     states = replay_feed(found["feed"])
     assert_same_rows(expected, state_at(states, max(states)))
-    state = mirrorlib.status(f"{bucket}/target").tables[0]
+    state = mirrorlib.status(f"{bucket}/my%20tables").tables[0]
     assert ("current", 3, "") == (state.state, state.position, state.reason)
 
 
