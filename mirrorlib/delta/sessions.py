@@ -56,6 +56,8 @@ _CONF = {
     **READS_WHOLE,  # for Delta's own files, of which reader options say nothing
     "spark.sql.timestampType": "TIMESTAMP_LTZ",  # of "timestamp" in DDL and casts
     "spark.sql.caseSensitive": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",  # else a quoted name is a pattern of names
+    "spark.sql.ansi.enforceReservedKeywords": "false",  # else Spark itself writes no column called "order"
     "spark.sql.storeAssignmentPolicy": "ANSI",
     "spark.sql.sources.partitionOverwriteMode": "static",  # else nothing replaces a table's columns
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",

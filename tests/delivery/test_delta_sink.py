@@ -662,7 +662,7 @@ def test_a_late_runner_of_an_earlier_stream_writes_nothing_where_no_lock_is(
     assert (copy.stream.uuid, 1) == copy.windows()[-1]
 
 
-@pytest.mark.thorough("current")
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["current", "scd2"])
 def test_a_window_that_meets_another_commit_is_staged_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str

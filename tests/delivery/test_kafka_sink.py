@@ -480,6 +480,7 @@ def test_a_runner_that_wakes_up_late_is_fenced_off(
         )
 
 
+@pytest.mark.thorough  # the client takes half a minute to hear of it
 def test_a_runner_that_was_fenced_off_a_while_ago_says_so(broker: Any) -> None:
     """Its client knows by then, and refuses whatever it is asked in words of its own."""
     stream, address = a_stream("fenced"), f"//{broker.address}/fenced"
