@@ -131,8 +131,8 @@ def extends(new: DataType, old: DataType) -> bool:
 
 def widens(old: DataType, new: DataType) -> Column | None:
     """Return a column of the new type where the Delta at hand widens the old one to it in place, else None."""
-    before, after = _mirrored(old), holds(old, new)
-    return after if before and after and in_place(before.type, after.type) else None
+    types = widening(old.simpleString(), new.simpleString())
+    return Column("", types[1]) if types and in_place(*types) else None
 
 
 def in_place(old: pa.DataType, new: pa.DataType) -> bool:
@@ -142,14 +142,16 @@ def in_place(old: pa.DataType, new: pa.DataType) -> bool:
 
 def holds(old: DataType, new: DataType) -> Column | None:
     """Return a column of the new type where that is the one that holds both, as far as values go, else None."""
-    before, after = _mirrored(old), _mirrored(new)
+    types = widening(old.simpleString(), new.simpleString())
+    return Column("", types[1]) if types else None
+
+
+def widening(old: str, new: str) -> tuple[pa.DataType, pa.DataType] | None:
+    """Read two Spark types where the new one is that which holds both, as far as values go; None where it is not."""
+    before, after = _arrow_type(old), _arrow_type(new)
     if before is None or after is None:
         return None
-    return after if before.type != after.type == widen_type(before.type, after.type) else None
-
-
-def _mirrored(kind: DataType) -> Column | None:
-    return next(iter(to_columns([("", kind.simpleString())])), None)
+    return (before, after) if before != after == widen_type(before, after) else None
 
 
 def write_type(kind: DataType, leaf: Callable[[DataType], str]) -> str:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pyarrow as pa
+
 from mirrorlib.delta.actions import Metadata
-from mirrorlib.delta.columns import is_same
+from mirrorlib.delta.columns import is_same, widening
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.ddl import EXACT_IN_DOUBLE
 from mirrorlib.delta.properties import PAUSED
 from mirrorlib.errors import FeedError
 from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.landing.types import WALL_CLOCK, widens_in_place
 from mirrorlib.nested import names_in
 
 if TYPE_CHECKING:
@@ -27,16 +30,8 @@ if TYPE_CHECKING:
     _Tell: TypeAlias = Callable[[StructField, DataType], Column]
     _NameOf: TypeAlias = Callable[[StructField], str]  # what fields are known by
 
-# PROTOCOL.md, "Type Widening"
-_WIDER = {
-    "byte": ("short", "integer", "long", "decimal", "double"),
-    "short": ("integer", "long", "decimal", "double"),
-    "integer": ("long", "decimal", "double"),
-    "long": ("decimal",),
-    "float": ("double",),
-    "decimal": ("decimal",),
-    "date": ("timestamp_ntz",),
-}
+# What SQL calls types that Spark's JSON calls otherwise.
+_SQL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _TOO_LONG = (
     "A bigint of an older version does not fit the double that its column has become since. "
     "Read the versions before that by themselves, with `until`."
@@ -125,7 +120,8 @@ def widens_to(old: object, new: object) -> bool:
     """Say whether Delta can widen one type to the other in place, both as in Spark's JSON."""
     if not (isinstance(old, str) and isinstance(new, str)):
         return False
-    return new.partition("(")[0] in _WIDER.get(old.partition("(")[0], ())
+    types = widening(_SQL.get(old, old), _SQL.get(new, new))
+    return types is not None and (types == (pa.date32(), WALL_CLOCK) or widens_in_place(*types))
 
 
 def tell_columns(frame: DataFrame, was: StructType, becomes: StructType) -> list[Column]:

@@ -1087,8 +1087,11 @@ def test_columns_that_would_be_lost_when_others_widen_stop_the_stream(
 
 
 def test_whole_numbers_fit_decimals_that_have_as_many_digits() -> None:
-    """Delta widens an int to decimal(10,0) first; nothing is widened back."""
-    for narrow, wide in (("smallint", "decimal(5,0)"), ("int", "decimal(10,0)"), ("int", "bigint")):
+    """As many as Delta asks for, which widens no shorter one to decimal(5,0); nothing is widened back."""
+    for narrow, wide in (
+        *(("smallint", "decimal(10,0)"), ("int", "decimal(10,0)"), ("int", "bigint")),
+        *(("bigint", "decimal(22,2)"), ("bigint", "double"), ("date", "timestamp")),
+    ):
         assert widens(narrow, wide)
         assert not widens(wide, narrow)
     assert not widens("int", "decimal(10,1)")

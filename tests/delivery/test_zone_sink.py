@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from contextlib import nullcontext, suppress
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -440,6 +441,7 @@ DAYS = pa.array([date(2026, 1, 1), date(2026, 1, 2)])
         (["a", "b"], ["b", "a"], pa.array([1, 2]), pa.int64()),
         ([".a", "[0]"], [".a", "[0]"], pa.array([1, 2]), pa.int64()),
         (["a", "b"], ["a", "b"], pa.array([1, 2], pa.int32()), pa.int64()),
+        (["a", "b"], ["a", "b"], pa.array([1, 2]), pa.decimal128(20, 0)),
         (["a", "b"], ["a", "b"], DAYS, pa.timestamp("us")),
     ],
 )
@@ -456,10 +458,18 @@ def test_keys_that_are_spelled_otherwise_or_widened_are_the_same_keys(
     )
 
 
-@pytest.mark.parametrize("became", [pa.int32(), pa.string(), pa.date32()])
-def test_a_key_of_another_type_is_refused_by_name(became: pa.DataType) -> None:
+@pytest.mark.parametrize(
+    "values, became",
+    [
+        *((pa.array([1, 2]), kind) for kind in (pa.int32(), pa.string(), pa.date32())),
+        (pa.array([1, 2]), pa.float64()),
+        (pa.array([Decimal("1.25"), Decimal("2.25")]), pa.float64()),  # most have no double
+        (DAYS, pa.timestamp("us", "UTC")),
+    ],
+)
+def test_a_key_of_another_type_is_refused_by_name(values: pa.Array, became: pa.DataType) -> None:
     """No reader could delete what it holds by it."""
-    zone, window = noted(["a", "b"], pa.array([1, 2]))
+    zone, window = noted(["a", "b"], values)
     schema = window.schema.set(0, pa.field("a", became))
     with pytest.raises(SchemaError, match=r"column a: the key has another type.*Delete the table"):
         notes(zone, ["a", "b"], schema).read(1)

@@ -10,6 +10,7 @@ import mirrorlib
 from feeds import FEED, Table, told
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.errors import FeedError, FeedExpiredError
+from mirrorlib.feed.schemas import widens_to
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,6 +72,29 @@ def test_fields_follow_their_names(spark: SparkSession, tmp_path: Path) -> None:
             "m": {"k": {"b": 100, "a": None}},
         }
     ] == [plain(row) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "old, new, is_wider",
+    [
+        ("byte", "decimal(10,0)", True),
+        ("integer", "decimal(9,0)", False),
+        ("long", "decimal(20,0)", True),
+        ("decimal(10,2)", "decimal(12,3)", True),
+        ("decimal(10,2)", "decimal(9,2)", False),
+        ("decimal(10,2)", "decimal(10,3)", False),
+        ("short", "double", True),
+        ("long", "double", False),
+        ("long", "integer", False),
+        ("date", "timestamp_ntz", True),
+        ("date", "timestamp", False),
+    ],
+)
+def test_what_delta_widens_in_place_holds_all_that_was_there(
+    old: str, new: str, is_wider: bool
+) -> None:
+    """A decimal that has got fewer digits is another column."""
+    assert is_wider == widens_to(old, new)
 
 
 def test_fields_widen(spark: SparkSession, tmp_path: Path) -> None:

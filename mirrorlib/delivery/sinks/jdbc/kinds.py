@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import DataType
 
-from mirrorlib.delta.columns import write_type
+from mirrorlib.delta.columns import widening, write_type
 from mirrorlib.nested import map_keys_in
 
 JSON = "json"
@@ -70,16 +70,7 @@ def form_of(data_type: DataType) -> str:
 
 def widens(narrow: str, wide: str) -> bool:
     """Say whether every value of one kind is a value of another, so that a column may be changed to it."""
-    if wide == "double":
-        return narrow in {*_DIGITS, "float"}
-    if narrow == "date":
-        return wide in {"timestamp", "timestamp_ntz"}
-    if narrow in _DIGITS and wide in _DIGITS:
-        return _DIGITS[narrow] < _DIGITS[wide]
-    before, after = decimal_of(narrow), decimal_of(wide)
-    if before is None or after is None or wide in {narrow, *_DIGITS}:
-        return False
-    return after[0] - after[1] >= before[0] - before[1] and after[1] >= before[1]
+    return widening(narrow, wide) is not None
 
 
 def decimal_of(kind: str) -> tuple[int, int] | None:

@@ -28,6 +28,7 @@ from mirrorlib.landing.columns import DELETE, INSERT
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import Claim, FileSequence
 from mirrorlib.landing.publish.rows import MARKER_COLUMN, mark_rows
+from mirrorlib.landing.types import INSTANT, widen_type
 from mirrorlib.store import Store, StoredFile, contents
 
 _GONE = "_mirror_gone"
@@ -171,10 +172,6 @@ class KnownKeys:
 
 
 def _is_widened(was: pa.DataType, kind: pa.DataType) -> bool:
-    """Say whether one type holds all values of another."""
-    both = [pa.schema([("key", one)]) for one in (was, kind)]
-    try:
-        same = bool(pa.unify_schemas(both, promote_options="permissive").types == [kind])
-        return same and not (pa.types.is_int64(was) and pa.types.is_floating(kind))
-    except pa.ArrowException:
-        return bool(pa.types.is_date(was) and pa.types.is_timestamp(kind) and kind.tz is None)
+    """Say whether one type holds all values of another; a day is no moment, nor is every bigint a double."""
+    unlike = [(pa.int64(), pa.float64()), (pa.date32(), INSTANT)]
+    return kind == widen_type(was, kind) and (was, kind) not in unlike
