@@ -17,9 +17,12 @@ stream's position are committed in one transaction.
   and went in between, and is refused.
 - A key is held once at every moment: one that the source has twice stops the stream, even if it has it once
   again at the window's end.
-- New columns are added, wider types are followed. A column that the source has no more stays, with what it
-  held, and is NULL in rows that come later; when one of its name comes again, it begins as NULL. Where columns go
-  and come in one window, nobody can tell whether one was renamed, so the stream stops and asks for a snapshot.
+- New columns are added, wider types are followed. SQLite changes no types: there a wider one is followed where it is
+  kept alike (whole numbers, a float as a double, decimals with as many digits behind the point), else the stream
+  stops until the table has been dropped.
+- A column that the source has no more stays, with what it held, and is NULL in rows that come later; when one of its
+  name comes again, it begins as NULL. Where columns go and come in one window, nobody can tell whether one was
+  renamed, so the stream stops and asks for a snapshot.
   So it does where a name stands for another column than with the last window that had rows.
   So it does where a nested column gets other fields or types inside, but for whole numbers, which look alike.
 - Columns that somebody adds to a table are left alone, until a snapshot replaces its rows, or the source gets a column

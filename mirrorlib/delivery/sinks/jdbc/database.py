@@ -85,6 +85,9 @@ class Session(Protocol):
     def check_column(self, name: str) -> str | None:
         """Say why the database can have no column of a name; None where it can."""
 
+    def widens(self, narrow: str, wide: str) -> bool:
+        """Say whether a column of a kind may be changed to a wider one."""
+
     def columns(self, place: DatabaseTable) -> Sequence[tuple[str, str]] | None:
         """Return a table's columns, names and types; None when there is no such table."""
 

@@ -16,9 +16,9 @@ from mirrorlib.delta.columns import widening, write_type
 from mirrorlib.nested import map_keys_in
 
 JSON = "json"
-_DIGITS = {"smallint": 5, "int": 10, "bigint": 19}
+_WHOLE = ("smallint", "int", "bigint")
 _PLAIN = {
-    *_DIGITS, "boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz",
+    *_WHOLE, "boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz",
 }  # fmt: skip
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
@@ -47,7 +47,7 @@ def kind_of(data_type: DataType) -> str | None:
     name = data_type.simpleString()
     if name.startswith(("struct<", "array<", "map<")) or name == "variant":
         # Spark's JSON has a map's keys as it holds them: a date is a count of days, bytes are nothing at all.
-        known = (kind_of(key) in {"string", *_DIGITS} for key in map_keys_in(data_type))
+        known = (kind_of(key) in {"string", *_WHOLE} for key in map_keys_in(data_type))
         return JSON if all(known) else None
     if name.startswith(("string", "char(", "varchar(")):  # "string collate …" among them
         return "string"
@@ -63,7 +63,7 @@ def form_of(data_type: DataType) -> str:
         kind = kind_of(leaf)
         if kind is None or kind == JSON:
             return leaf.simpleString()
-        return "integer" if kind in _DIGITS else kind
+        return "integer" if kind in _WHOLE else kind
 
     return write_type(data_type, form_of_leaf)
 
@@ -71,10 +71,3 @@ def form_of(data_type: DataType) -> str:
 def widens(narrow: str, wide: str) -> bool:
     """Say whether every value of one kind is a value of another, so that a column may be changed to it."""
     return widening(narrow, wide) is not None
-
-
-def decimal_of(kind: str) -> tuple[int, int] | None:
-    """Return how many digits a kind has, and how many of them behind the point; None when it is no exact number."""
-    if found := _DECIMAL.fullmatch(kind):
-        return int(found[1]), int(found[2])
-    return (_DIGITS[kind], 0) if kind in _DIGITS else None

@@ -131,7 +131,7 @@ def _fitted(
         kind = session.types.kind(types[name]) if name in types else found.kind
         if kind is not None and widens(found.kind, kind):
             found = replace(found, kind=kind)  # an older schema of a stream that was rewound
-        elif kind is None or not (kind == found.kind or widens(kind, found.kind)):
+        elif kind is None or not (kind == found.kind or session.widens(kind, found.kind)):
             wanted = session.types.of(column.kind)
             msg = f"the column's type in the database is not {wanted}, nor one that can be widened to it"
             table, there = delivery.stream.table, types[name]

@@ -14,7 +14,7 @@ from typing import Any
 
 from mirrorlib.delivery.sinks.jdbc import database
 from mirrorlib.delivery.sinks.jdbc.database import OURS, STAGE, DatabaseTable, quote, quoted
-from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types
+from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types, widens
 from mirrorlib.errors import (
     LandingZoneError,
     StoreError,
@@ -199,6 +199,10 @@ class PostgresSession:
         if name in _SYSTEM_COLUMNS:
             return "PostgreSQL has a system column of this name"
         return _refused(name)
+
+    def widens(self, narrow: str, wide: str) -> bool:
+        """Say whether a column may be changed to another kind: each wider one."""
+        return widens(narrow, wide)
 
     def prepare(self, place: DatabaseTable) -> None:
         """Make our own tables, and the table's schema; one runner at a time, as IF NOT EXISTS waits for nobody."""

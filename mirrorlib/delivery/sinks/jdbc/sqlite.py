@@ -20,7 +20,7 @@ from typing import Any
 
 from mirrorlib.delivery.sinks.jdbc import database
 from mirrorlib.delivery.sinks.jdbc.database import OURS, STAGE, DatabaseTable, quote, quoted
-from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types, decimal_of
+from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types, widens
 from mirrorlib.delivery.sinks.jdbc.stage import StagedWindow
 from mirrorlib.errors import (
     LandingZoneError,
@@ -88,8 +88,6 @@ class Sqlite:
                 )
                 stack.callback(connection.close)
                 connection.execute("PRAGMA synchronous = FULL")
-                # Views may name what is renamed.
-                connection.execute("PRAGMA legacy_alter_table = ON")
                 yield SqliteSession(connection, lambda: stack.enter_context(self._writing))
         except sqlite3.IntegrityError as exc:
             raise _broken(exc, table, keys) from None  # it may quote a value
@@ -127,6 +125,12 @@ class SqliteSession:
         """Say why SQLite cannot have a column of this name; None when it can."""
         return "SQLite takes no name with a character NUL" if "\0" in name or not name else None
 
+    def widens(self, narrow: str, wide: str) -> bool:
+        """Say whether a column may hold another kind: a wider one that is kept alike, as SQLite changes no types."""
+        scales = {kind.partition(",")[2] for kind in (narrow, wide)}
+        alike = narrow == "float" or (narrow.startswith("decimal") and len(scales) == 1)
+        return (alike or wide.endswith("int")) and widens(narrow, wide)
+
     def prepare(self, place: DatabaseTable) -> None:
         """Make our own tables."""
         if not database.has_books(self):
@@ -163,36 +167,7 @@ class SqliteSession:
         return max(done.rowcount, 0)
 
     def widen(self, place: DatabaseTable, wider: Mapping[str, str]) -> None:
-        """Make the table anew, as SQLite changes no types; its indexes and triggers too."""
-        odd = self.run(
-            "SELECT name FROM pragma_table_xinfo(?) WHERE hidden > 0 OR dflt_value IS NOT NULL",
-            place.table,
-        )
-        if odd:  # ours have nothing but names and types
-            msg = "somebody has added a column that would be lost: types widen, for which SQLite makes the table anew"
-            step = f"It has a default or is computed: drop it, or {database.BEGIN_ANEW}"
-            raise SchemaError(msg, table=place.table, column=odd[0][0], next_step=step)
-        types = dict(self.columns(place) or ())
-        values = {name: quote(name) for name in types}
-        for name, kind in wider.items():
-            values[name] = _converted(name, _TYPES.kind(types[name]) or "", kind)
-            types[name] = _TYPES.of(kind)
-        found = self.run(
-            "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", place.table
-        )
-        keys = [name for (name,) in found]
-        made = self.run(
-            "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql <> ''",
-            place.table,
-        )
-        new = quote(f"{STAGE}_{place.table}")
-        self.run(database.create(f"TABLE {new}", types, keys))
-        taken = f"SELECT {', '.join(values.values())} FROM {place.sql}"  # noqa: S608  # quoted
-        self.run(f"INSERT INTO {new} ({quoted(values)}) {taken}")
-        self.run(f"DROP TABLE {place.sql}")
-        self.run(f"ALTER TABLE {new} RENAME TO {place.sql}")
-        for (statement,) in made:
-            self.run(statement)
+        """Leave all types as they are: what is let widen here is kept alike."""
 
     def texts(
         self, place: DatabaseTable, columns: Sequence[str]
@@ -250,19 +225,6 @@ def _reader(kind: str) -> Callable[[str], object]:
     if kind == "binary":
         return lambda part: bytes.fromhex(part.removeprefix("\\\\x"))
     return lambda part: _ESCAPE.sub(lambda found: _PLAIN[found[1]], part) if "\\" in part else part
-
-
-def _converted(name: str, narrow: str, wide: str) -> str:
-    """Say how a column's text of a narrower kind becomes that of a wider one."""
-    before, after = decimal_of(narrow), decimal_of(wide)
-    if before is not None and after is not None and wide.startswith("decimal"):
-        zeros = "0" * (after[1] - before[1])
-        point = "." if zeros and not before[1] else ""
-        return f"CAST({quote(name)} AS TEXT) || '{point}{zeros}'"
-    if narrow == "date":
-        zone = "+00:00" if wide == "timestamp" else ""
-        return f"{quote(name)} || ' 00:00:00{zone}'"
-    return quote(name)
 
 
 def _broken(exc: sqlite3.IntegrityError, table: str, keys: Sequence[str]) -> SchemaError:

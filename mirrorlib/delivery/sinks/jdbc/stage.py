@@ -25,7 +25,7 @@ from pyspark.sql import functions as f
 from mirrorlib.commit.stage import DROP, FRESH, OP, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
-from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of
+from mirrorlib.delivery.sinks.jdbc.kinds import JSON
 from mirrorlib.delivery.sinks.jdbc.layout import DatabaseColumn, TableLayout
 from mirrorlib.errors import StoreError
 from mirrorlib.feed.net import KIND, count_changes, last_states
@@ -142,8 +142,7 @@ def _text(column: DatabaseColumn) -> SparkColumn:
         return _escaped(f.to_json(value, JSON_OPTIONS))
     value = value.cast(column.kind)
     if column.kind.startswith("decimal"):
-        _, scale = decimal_of(column.kind) or (0, 0)
-        return decimal_text(value, scale)
+        return decimal_text(value, int(column.kind.partition(",")[2].strip(")")))
     if column.kind == "string":
         return _escaped(value)
     if column.kind == "binary":
