@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ pytest.importorskip("confluent_kafka", reason="pip install '.[kafka]'")
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    KafkaError,
     KafkaException,
     Producer,
     TopicPartition,
@@ -272,7 +274,8 @@ def test_random_commits_in_random_windows_replay_to_the_table(
     """Each change starts from the row before it; a key, named or the table's own, keeps its partition; tombstones follow deletes."""
     keys = None if net else {"dbo/orders": ["id"]}
     consumer, dice = f"random-{net}", random.Random(3)
-    options = f"partitions=4&tombstones={'false' if net else 'true'}"
+    make_topics(broker, NewTopic(f"{consumer}.dbo.orders", 4))
+    options = f"tombstones={'false' if net else 'true'}"
     to = f"kafka://{broker.address}/{consumer}.{{schema}}.{{table}}?{options}"
     windows, position = 0, 0
     while position < COMMITS:
@@ -604,7 +607,8 @@ def test_a_reset_is_told_to_every_partition(
     """History is gone, so a snapshot takes its place, in one transaction with the word that voids what was before."""
     target = tmp_path / "target"
     shutil.copytree(history, target)
-    to = f"kafka://{broker.address}/reset?partitions=4"
+    make_topics(broker, NewTopic("reset", 4))
+    to = f"kafka://{broker.address}/reset"
     options: dict[str, Any] = {"start": 0, "max_versions": 2, "on_expired": "snapshot"}
     export(spark, target, to, "reset", **options, stop=once())
     for version in (3, 4):
@@ -630,7 +634,8 @@ def test_a_consumer_that_is_registered_again_voids_what_it_had_delivered(
     """Else readers would keep the keys that were deleted meanwhile; a topic that had nothing of it is told nothing."""
     target = tmp_path / "target"
     shutil.copytree(history, target)
-    to = f"kafka://{broker.address}/again?partitions=2"
+    make_topics(broker, NewTopic("again", 2))
+    to = f"kafka://{broker.address}/again"
     export(spark, target, to, "again")
     assert {"r"} == {message.value["op"] for message in read(broker, "again")}
     drop_consumer(str(target), "again")
@@ -754,6 +759,13 @@ def test_positions_are_found_in_new_partitions_and_a_foreign_record_is_told(brok
         Positions(fresh._cluster).find(streams[0], scene)
 
 
+def make_topics(broker: Any, *topics: NewTopic) -> None:
+    """Make topics, as an administrator."""
+    admin = AdminClient(client(broker))
+    for made in admin.create_topics([*topics]).values():
+        made.result(10)
+
+
 def add_partitions(admin: AdminClient, topic: str, count: int) -> None:
     """Give a topic more partitions, and wait until it has them."""
     from confluent_kafka.admin import NewPartitions
@@ -860,16 +872,12 @@ def test_what_kafka_refuses_is_told_and_nothing_is_seen(
     broker: Any, spark: SparkSession, typed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every error names table, topic and broker, and what to do; passwords stay unsaid."""
-    admin = AdminClient(client(broker))
-    made = admin.create_topics(
-        [
-            NewTopic("small", 1, 1, config={"max.message.bytes": "2000"}),
-            NewTopic("compacted", 1, 1, config={"cleanup.policy": "compact"}),
-            NewTopic("forgetful", 1, 1),
-        ]
+    make_topics(
+        broker,
+        NewTopic("small", 1, 1, config={"max.message.bytes": "2000"}),
+        NewTopic("compacted", 1, 1, config={"cleanup.policy": "compact"}),
+        NewTopic("forgetful", 1, 1),
     )
-    for future in made.values():
-        future.result(10)
     login = "security.protocol=SASL_PLAINTEXT&sasl.mechanism=PLAIN&timeout=3&sasl.username="
     open_port, guarded = broker.address, broker.guarded
     cases = [
@@ -878,7 +886,6 @@ def test_what_kafka_refuses_is_told_and_nothing_is_seen(
         (f"{guarded}/x?{login}{kafka_broker.STRANGER}", "types", "does not allow it", "Allow"),
         (f"{open_port}/x?message.max.bytes=2000", "types", "text: a message is larger", "max.message"),
         (f"{open_port}/small?compression.type=none", "types", "text: a message is larger", "max.mess"),
-        (f"{open_port}/x?create=false&positions=none", "types", "no such topic", "create=false"),
         (f"{open_port}/x?positions=forgetful", "types", "not compacted", "cleanup.policy"),
         (f"{open_port}/x?transaction.timeout.ms=1800000", "types", "that long", "transaction.max"),
         (f"{open_port}/x?transaction.timeout.ms=1000", "types", "within 1 seconds", "--max-versions"),
@@ -963,7 +970,8 @@ def test_who_logs_in_may_deliver(broker: Any, spark: SparkSession, typed: Path) 
         ("//host:1/t?sasl.oauthbearer.assertion.private.key.passphrase=word", "secret"),
         ("//host:1/t?sasl.password=a;word", "semicolon"),
         ("//host:1/t?tombstones=word", "neither true nor false"),
-        ("//host:1/t?partitions=0", "no number"),
+        ("//host:1/t?partitions=4", "unknown option.*Known are tombstones, positions"),
+        ("//host:1/t?timeout=0", "no number"),
         ("//host:1/t?transaction.timeout.ms=word", "no number"),
         ("//host:1/t?positions=a/b", "positions"),
     ],
@@ -983,15 +991,12 @@ def test_an_address_says_all() -> None:
         "MIRRORLIB_KAFKA_SASL_USERNAME": "overruled",
         "HOME": "/",
     }
-    text = (
-        "//a:1,[::1]:2/x-{schema}.{table}?tombstones=true&create=false&partitions=6&replication=3"
-    )
+    text = "//a:1,[::1]:2/x-{schema}.{table}?tombstones=true"
     text += "&timeout=5&sasl.username=m%26e&compression.type=zstd&transaction.timeout.ms=60000"
     found = parse_address(text, environment)
 
-    assert ("a:1,[::1]:2", True, False, 6, 3, 5.0, 60.0) == (
-        *(found.brokers, found.tombstones, found.create, found.partitions),
-        *(found.replication, found.timeout, found.longest),
+    assert ("a:1,[::1]:2", True, 5.0, 60.0) == (
+        *(found.brokers, found.tombstones, found.timeout, found.longest),
     )
     assert found.client == {
         "sasl.password": "p&1",
@@ -1015,13 +1020,24 @@ def test_an_address_says_all() -> None:
 
 
 def test_a_topic_without_a_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is there, so nobody is told to create it, nor is it made by who may."""
-    address = parse_address("//localhost:1/t?create=false", {})
+    """It is there, so nobody tries to make it, which they may not be allowed to."""
+    address = parse_address("//localhost:1/t", {})
     cluster, counts = Cluster(address), [0, 0, 3]
     monkeypatch.setattr(cluster, "_count", lambda _: counts.pop(0))
+    monkeypatch.setattr(cluster, "_make", None)
 
     assert 3 == cluster.topic(Scene(address=address, table="t", topic="t"))
     assert [] == counts
+
+
+@pytest.mark.parametrize("name", ["INVALID_REPLICATION_FACTOR", "TOPIC_AUTHORIZATION_FAILED"])
+def test_where_no_topic_may_be_made_it_says_to_make_it_beforehand(name: str) -> None:
+    """Brokers may refuse their own defaults, too."""
+    scene = Scene(address=parse_address("//localhost:1/t", {}), table="t", topic="t")
+    refused = KafkaError(getattr(KafkaError, name))
+    assert re.search(
+        "[Mm]ake (it|them) beforehand", str(scene.explain("find the topic t", refused))
+    )
 
 
 def test_fencing_is_by_table_consumer_and_topic() -> None:

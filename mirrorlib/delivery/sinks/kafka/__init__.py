@@ -1,10 +1,10 @@
 """Deliver windows to Kafka: one message a change, one transaction a window.
 
 In: `kafka://HOST:PORT[,HOST:PORT…]/TOPIC?options`. `{schema}` and `{table}` in TOPIC stand for a table's;
-without them all tables share the topic. Options: `tombstones=true`, `create=false`, `partitions=N`,
-`replication=N` (of topics that are made), `positions=TOPIC`, `timeout=SECONDS`, and librdkafka's own
-`security.protocol`, `sasl.…`, `ssl.…` and a few more (`address`), which may come from the environment
-too, as `MIRRORLIB_KAFKA_SASL_PASSWORD`.
+without them all tables share the topic. A topic that is there is used as it is; one that is not is made as
+the brokers make topics by default. Options: `tombstones=true`, `positions=TOPIC`, `timeout=SECONDS`, and
+librdkafka's own `security.protocol`, `sasl.…`, `ssl.…` and a few more (`address`), which may come from the
+environment too, as `MIRRORLIB_KAFKA_SASL_PASSWORD`.
 
 Out, for each change:
 

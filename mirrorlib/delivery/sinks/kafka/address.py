@@ -30,7 +30,7 @@ _PRODUCER = (*_TUNING, MESSAGE_BYTES, TRANSACTION_TIMEOUT)
 _FREE_TEXT = "sasl.oauthbearer.config"  # librdkafka quotes it in errors, secrets and all
 # Secrets that `shown_url` does not know as such, so that a registry would show them.
 _NOT_IN_A_URL = re.compile(r"pem$|passphrase$|private\.key|jaas")
-_OWN = ("tombstones", "create", "partitions", "replication", "positions", "timeout")
+_OWN = ("tombstones", "positions", "timeout")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _HELP = "It is kafka://HOST:PORT[,HOST:PORT…]/TOPIC?options."
 
@@ -44,9 +44,6 @@ class Address:
     client: Mapping[str, str] = field(repr=False)  # for every client of librdkafka, secrets within
     producer: Mapping[str, str]  # for producers besides
     tombstones: bool
-    create: bool
-    partitions: int | None  # of a topic that is made; None is the broker's default
-    replication: int | None  # likewise
     positions: str  # the topic that holds the number of each stream's last window
     timeout: float  # seconds that a broker may be silent
 
@@ -100,10 +97,7 @@ def parse_address(text: str, environment: Mapping[str, str] | None = None) -> Ad
         topic=topic,
         client={name: value for name, value in options.items() if name not in (*_OWN, *_PRODUCER)},
         producer=producer,
-        tombstones=_truth(options, "tombstones", default=False),
-        create=_truth(options, "create", default=True),
-        partitions=_count(options, "partitions"),
-        replication=_count(options, "replication"),
+        tombstones=_truth(options, "tombstones"),
         positions=positions,
         timeout=float(_count(options, "timeout") or PATIENCE),
     )
@@ -151,8 +145,8 @@ def _is_topic(name: str) -> bool:
     return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}
 
 
-def _truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    value = options.get(name, str(default).lower())
+def _truth(options: Mapping[str, str], name: str) -> bool:
+    value = options.get(name, "false")
     if value not in {"true", "false"}:
         msg = f"`{name}` is neither true nor false"
         raise LandingZoneError(msg, next_step=_HELP)

@@ -45,15 +45,13 @@ class Cluster:
     def topic(self, scene: Scene, *, make: bool = True) -> int:
         """See that a table's topic is there, and count its partitions; 0 where there is none and none is to be made."""
         with self._asked(f"find the topic {scene.topic}", scene):
-            return self._ready(
-                self._new(scene.topic, self.address.partitions, {}), scene, make=make
-            )
+            return self._ready(NewTopic(scene.topic), scene, make=make)
 
     def positions(self, scene: Scene) -> int:
         """See that the topic of positions is there and compacted, and count its partitions."""
         name = self.address.positions
         with self._asked(f"find the topic {name}", scene):
-            count = self._ready(self._new(name, 1, {_POLICY: _COMPACT}), scene)
+            count = self._ready(NewTopic(name, 1, config={_POLICY: _COMPACT}), scene)
             self._check_compacted(name, scene)
             return count
 
@@ -115,15 +113,9 @@ class Cluster:
             count = self._count(name)
         return count
 
-    def _new(self, name: str, partitions: int | None, config: dict[str, str]) -> NewTopic:
-        count, copies = partitions or -1, self.address.replication or -1  # the broker's choice
-        return NewTopic(name, num_partitions=count, replication_factor=copies, config=config)
-
     def _make(self, topic: NewTopic) -> None:
-        name, address = topic.topic, self.address
-        if not address.create:
-            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, name))
-        made = self._admin().create_topics([topic], request_timeout=address.timeout)[name]
+        timeout = self.address.timeout
+        made = self._admin().create_topics([topic], request_timeout=timeout)[topic.topic]
         try:
             made.result()
         except KafkaException as exc:

@@ -29,6 +29,7 @@ _AWAY = codes("_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_MSG_TIMED_OUT")
 _AWAY |= codes("_TIMED_OUT_QUEUE", "_TRANSPORT")
 UNSEEN = codes("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
 _FORBIDDEN = UNSEEN | codes("GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+_UNMADE = codes("INVALID_PARTITIONS", "INVALID_REPLICATION_FACTOR", "POLICY_VIOLATION")
 _STRANGER = codes("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED")
 _LONGEST = 300  # characters of what librdkafka says
 
@@ -72,11 +73,13 @@ class Scene:
             step = (
                 "Allow Describe and Write on the topic;"
                 f" Describe, DescribeConfigs, Read and Write on {self.address.positions};"
-                " Create for both, unless they are there; and Write on transactional ids that begin with mirrorlib."
+                " Create for both, or make them beforehand; and Write on transactional ids that begin with mirrorlib."
             )
             return "the broker does not allow it", step
         if code in MISSING:
-            return "there is no such topic", "Create it, or leave out create=false."
+            return "there is no such topic", "Somebody has deleted it meanwhile: run again."
+        if code in _UNMADE:
+            return "the broker does not make it", "Make it beforehand: it is used as it is."
         if code == KafkaError._INVALID_ARG:  # noqa: SLF001
             step = "Correct it in the URL, or in the environment's MIRRORLIB_KAFKA_…"
             return "an option cannot be used", step
