@@ -95,7 +95,7 @@ FULL_WIDENING = 4  # Delta widens every type of its protocol in place (TypeWiden
 def side_by_side(
     act: Callable[[_Table], _Report], tables: Sequence[_Table], at_once: int | None
 ) -> tuple[_Report, ...]:
-    """Do something to each table: to as many at once as are asked for, else as there are cores, at most eight."""
+    """Act on each table or file: on as many at once as are asked for, else as there are cores, at most eight."""
     at_once = at_once or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
     if at_once == 1 or len(tables) <= 1:
         return tuple(map(act, tables))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.errors import FileChangedError, JournalError
 from mirrorlib.ingest.files.cleanup import PLACES
 from mirrorlib.ingest.files.continued_life import applied_entries
@@ -16,7 +16,7 @@ from mirrorlib.journal.entries import Entry, Plan, PlannedFile
 from mirrorlib.names import TableName
 from mirrorlib.store import Store
 
-_AT_ONCE = 8
+_AT_ONCE = 8  # files: most of it is waiting for a store
 
 
 def list_batches(journal: Journal, until: int) -> list[Entry]:
@@ -52,8 +52,7 @@ def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[L
     """
     places = [*list_places(zone, name)]
     planned = [(entry.plan, file) for entry in entries for file in entry.plan.files]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:  # as most of it is waiting for a store
-        return [*pool.map(lambda one: open_planned(zone, name, one[0], one[1], places), planned)]
+    return [*side_by_side(lambda one: open_planned(zone, name, *one, places), planned, _AT_ONCE)]
 
 
 def list_places(zone: Store, name: TableName) -> Iterator[str]:

@@ -22,13 +22,13 @@ after another; each says how many there are, and the window is whole when the ma
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import check_types
 from mirrorlib.delivery.sinks.files.manifest import File, ManifestEntry, Receiver
 from mirrorlib.delivery.sinks.files.parts import FileFormat, write_parts
+from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.events import pick
 from mirrorlib.journal.entries import new_attempt, now
@@ -75,9 +75,7 @@ class FilesSink:
         claim = receiver.claim(window) or self._attempt(receiver, window, delivery)
         if (there := receiver.entry(window)) is not None:
             return there  # before the claim could be made; its own files are tidied away
-        with ThreadPoolExecutor(min(_AT_ONCE, len(claim.files))) as pool:
-            for _ in pool.map(lambda file: _show(receiver, window, file), claim.files):
-                pass
+        side_by_side(lambda file: _show(receiver, window, file), claim.files, _AT_ONCE)
         receiver.write_entry(claim)
         return claim
 
