@@ -71,14 +71,11 @@ def test_nothing_is_delivered_into_a_delta_table(
 
 
 def test_a_slash_at_the_end_makes_no_other_receiver() -> None:
-    """But options do, and places; not what was once asked of topics, as no URL may say it any more."""
+    """But options do, and places."""
     assert is_same_url("delta:/copy", "delta:/copy/")
     assert is_same_url("files:/out/?format=csv", "files:/out?format=csv")
     assert not is_same_url("files:/out?format=csv", "files:/out")
     assert not is_same_url("delta:/copy", "delta:/copy/2")
-    assert is_same_url(
-        "kafka://h:1/t?partitions=4&timeout=5&create=false", "kafka://h:1/t?timeout=5"
-    )
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,6 @@ _SECRET = re.compile(  # an escaped name may be any option's
     re.IGNORECASE,
 )
 
-# Passwords; and what consumers that are registered may have asked of topics, which brokers say now.
-_OMITTED = re.compile(
-    r":\*{3}(?=@)|&(?:[^&]*=\*{3}|(?:create|partitions|replication)=[^&]*)(?=&|$)"
-)
-
 
 def open_sink(to: str, mode: str | None) -> tuple[Sink, str]:
     """Open a receiver, and settle its mode."""
@@ -78,7 +73,7 @@ def open_place(address: str) -> Target:
 def is_same_url(one: str, other: str) -> bool:
     """Say whether two URLs name one receiver: neither a slash at the end of the place nor a password makes two."""
     kept = (shown_url(url).replace("?", "&", 1) for url in (one, other))
-    places = [_OMITTED.sub("", url).partition("&") for url in kept]
+    places = [re.sub(r":\*{3}(?=@)|&[^&]*=\*{3}(?=&|$)", "", url).partition("&") for url in kept]
     first, second = ((place.rstrip("/"), options) for place, _, options in places)
     return first == second
 
