@@ -104,11 +104,8 @@ def mirror_keys(
     return Keys(partition=names, primary=names, unique=True)
 
 
-def next_keys(plan: Plan, columns: Columns, *, foreign: bool) -> tuple[str | None, Keys]:
-    """Return what the batch before has claimed, as it was written, and what is claimed from this batch on.
-
-    None where the journal does not tell: a version that kept no keys has written it.
-    """
-    before = (plan.previous or {}).get(CLAIMED)
+def next_keys(plan: Plan, columns: Columns, *, foreign: bool) -> tuple[str, Keys]:
+    """Return what the batch before has claimed, as it was written, and what is claimed from this batch on."""
+    before = (plan.previous or {}).get(CLAIMED, "")
     was = stored_keys({KEYS_PROPERTY: before}) if before else None
     return before, mirror_keys(plan, columns, was, foreign=foreign)

@@ -5,7 +5,6 @@ derived/<table>.json        the derived table that a table of the target is: sou
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -100,11 +99,8 @@ def write_record(place: TablePlace, report: DeriveReport) -> None:
     write_word(open_store(place.root.state), f"{_FOLDER}/{name.segment}.json", told)
 
 
-def read_records(state: Store) -> Collection[dict[str, Any]]:
+def read_records(state: Store) -> list[dict[str, Any]]:
     """Return what is told of the derived tables whose state is in a folder; what cannot be read is left out."""
     records = (read_word(state, file.path) for file in contents(state, _FOLDER).files)
     known = {"address", "name", "sources", "keys", "losses", "how"}
-    told = sorted(
-        (one for one in records if one.keys() >= known), key=lambda one: one.get("at", "")
-    )
-    return {one["address"]: one for one in told}.values()  # former versions have named no schema
+    return [one for one in records if one.keys() >= known]

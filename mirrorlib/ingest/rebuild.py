@@ -221,7 +221,7 @@ def _was_ours(log: TableLog, lives: Iterable[Life], was: Done, done: Done) -> bo
     between = log.commits(was.version, done.version - 1)
     whole = len(between) == done.version - 1 - was.version
     ours = (one.harmless or (one.ours or {}).get("life") in known for one in between)
-    return whole and all(ours) and was.keys in {None, done.keys}
+    return whole and all(ours) and was.keys == done.keys
 
 
 def _find_undoable(journal: Journal, name: TableName) -> tuple[Life, Entry, Done, Done]:

@@ -116,8 +116,9 @@ class Plan(Value):
 
     @staticmethod
     def revive(known: dict[str, Any]) -> dict[str, Any]:
-        """Give lists and objects their types back."""
+        """Give lists and objects their types back, and see that it has files, and says when each was written."""
         files = tuple(PlannedFile(**file) for file in known["files"])
+        min(datetime.fromisoformat(file.modified) for file in files)
         policies = {**known["policies"], "keys": tuple(known["policies"]["keys"])}
         if (dialect := policies.get("dialect")) is not None:
             columns = tuple(DefinedColumn(**column) for column in dialect["columns"])
@@ -147,6 +148,7 @@ class Done(Value):
     # The table's size after it, roughly: it decides only how the next commit is run.
     table_bytes: int
     kind: str  # adopt, append, matched-only, merge, overwrite, difference or empty
+    finished_at: str  # ISO 8601, UTC
     rows: Mapping[str, int] = field(default_factory=dict)  # change rows by marker name
     seconds: Mapping[str, float] = field(default_factory=dict)
     # What voided it, or an earlier batch: file, etag, error and reason; and `others`, which voided still earlier ones
@@ -155,13 +157,12 @@ class Done(Value):
     # A file that was replaced while the commit itself read it, so that it may be in the table either way; None when
     # nothing casts doubt on it.
     doubt: str | None = None
-    finished_at: str = ""  # ISO 8601, UTC
-    # What the table's property says of its keys, "" for none; None where nobody has looked.
-    keys: str | None = None
+    keys: str = ""  # what the table's property says of its keys, "" for none
 
     @staticmethod
     def revive(known: dict[str, Any]) -> dict[str, Any]:
-        """Give pairs their type back."""
+        """Give pairs their type back, and see that it says when it ended."""
+        datetime.fromisoformat(known["finished_at"])
         return {**known, "columns": tuple((name, sql_type) for name, sql_type in known["columns"])}
 
 

@@ -36,7 +36,7 @@ class Applied(BatchReport):
         table: "dbo/orders".
         life: which life of the table folder it belongs to, 1 for the first.
         outcome: applied or void.
-        waited_seconds: how old the oldest of its files was when it ended, None where nobody wrote that down.
+        waited_seconds: how old the oldest of its files was when it ended.
         planned_at: when its folder was listed, ISO 8601.
         finished_at: when it ended, ISO 8601.
         cause: what voided it.
@@ -48,7 +48,7 @@ class Applied(BatchReport):
     table: str
     life: int
     outcome: str
-    waited_seconds: float | None
+    waited_seconds: float
     planned_at: str
     finished_at: str
     cause: str | None
@@ -166,16 +166,15 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[st
 def _applied(
     name: TableName, life: Life, plan: Plan, done: Done, before: Sequence[tuple[str, str]]
 ) -> Applied:
-    ended = datetime.fromisoformat(done.finished_at) if done.finished_at else None
-    written = [datetime.fromisoformat(one.modified) for one in plan.files if one.modified]
-    waited = (ended - min(written)).total_seconds() if ended and written else None
+    written = min(datetime.fromisoformat(one.modified) for one in plan.files)
+    waited = datetime.fromisoformat(done.finished_at) - written
     return Applied.of(
         plan,
         done,
         table=name.shown,
         life=life.ordinal,
         outcome=done.outcome,
-        waited_seconds=None if waited is None else round(max(waited, 0.0), 1),
+        waited_seconds=round(max(waited.total_seconds(), 0.0), 1),
         planned_at=plan.listed_at,
         finished_at=done.finished_at,
         cause=str((done.cause or {}).get("reason", "")) or None,

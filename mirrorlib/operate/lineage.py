@@ -134,7 +134,7 @@ def _mirrors(place: Target, state: Store, gaps: list[str]) -> Iterator[Edge]:
                 continue
             done = journal.last_done(lives[-1], entry.plan, entry.done)
             keys = Keys(partition=entry.plan.policies.keys)
-            if done is not None and done.keys is not None:  # what the table itself is said to have
+            if done is not None:  # what the table itself is said to have
                 keys = stored_keys({KEYS_PROPERTY: done.keys}) or Keys()
             yield Edge(
                 kind="apply",

@@ -12,7 +12,7 @@ import pytest
 from mirrorlib.errors import JournalError
 from mirrorlib.ingest.files.history import History, passed_files
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Done, Life, Plan, PlannedFile, Policies
+from mirrorlib.journal.entries import Done, Life, Plan, PlannedFile, Policies, now
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, StoredFile
 
@@ -31,7 +31,9 @@ PLAN = Plan(
     previous=None,
     listed_at="",
 )
-DONE = Done(outcome="applied", version=1, table_id="id", columns=(), table_bytes=0, kind="append")
+DONE = Done(
+    outcome="applied", version=1, table_id="id", columns=(), table_bytes=0, kind="append", finished_at=now()
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
@@ -275,7 +275,16 @@ def test_a_plan_that_lacks_a_value_is_named(
 
 
 @pytest.mark.parametrize(
-    "name, value", [("files", ["x"]), ("files", 1), ("policies", []), ("columns", ["x"])]
+    "name, value",
+    [
+        ("files", ["x"]),
+        ("files", 1),
+        ("files", []),
+        ("files", [{**asdict(PLAN.files[0]), "modified": "soon"}]),
+        ("policies", []),
+        ("columns", ["x"]),
+        ("finished_at", "soon"),
+    ],
 )
 def test_a_value_of_another_shape_is_named(
     state: LocalStore, journal: Journal, life: Life, name: str, value: object
@@ -283,7 +292,7 @@ def test_a_value_of_another_shape_is_named(
     """Valid JSON that is no plan and no outcome."""
     journal.write_plan(life, PLAN)
     journal.write_done(life, 1, DONE)
-    path = paths(state, "*.done.json" if name == "columns" else "*.plan.json")[0]
+    path = paths(state, "*.done.json" if name in asdict(DONE) else "*.plan.json")[0]
     path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
 
     with pytest.raises(JournalError) as caught:

@@ -476,6 +476,7 @@ def test_rows_of_others_do_not_become_ours_by_an_undo(
             columns=(),
             table_bytes=0,
             kind="merge",
+            finished_at="",
             keys=said,
         )
         for version, said in ((1, ""), (3, keys))

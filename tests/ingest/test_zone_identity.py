@@ -204,8 +204,8 @@ def look(zone: Path, state: Path) -> tuple[tuple[str, ...], str]:
             listed_at=now(),
         )
         done = Done(
-            outcome="applied", version=batch, table_id=None, columns=(), table_bytes=0, kind="merge"
-        )
+            outcome="applied", version=batch, table_id=None, columns=(), table_bytes=0, kind="merge", finished_at=now()
+        )  # fmt: skip
         journal.write_plan(life, drafted)  # what stands there counts
         journal.write_done(life, batch, done)
     entry = journal.newest(life)

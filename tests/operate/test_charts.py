@@ -29,9 +29,9 @@ def test_rows_are_added_up_in_equal_slices_of_time(minutes: list[float], places:
     assert places == [place for place, values in enumerate(rows.values) if sum(values)]
 
 
-def test_a_batch_without_an_end_or_ahead_of_our_clock_is_no_trouble() -> None:
-    """It is left out, or counts as one of now."""
-    batches = [batch(finished_at=""), batch(minutes=9), batch(minutes=-60, inserts=1)]
+def test_a_batch_ahead_of_our_clock_is_no_trouble() -> None:
+    """It counts as one of now."""
+    batches = [batch(minutes=9), batch(minutes=-60, inserts=1)]
 
     rows, _, _ = draw(cut(batches, NOW), 0)
 
@@ -42,7 +42,7 @@ def test_the_lag_is_the_longest_and_the_seconds_are_those_of_an_average_batch() 
     """What waits now is the lag of now; a stage that a batch has not had took it no time."""
     batches = [
         batch(waited_seconds=5.0, seconds={"stage": 1.0, "commit": 3.0}),
-        batch(waited_seconds=None, seconds={"commit": 1.0}),
+        batch(waited_seconds=0.0, seconds={"commit": 1.0}),
     ]
 
     _, lag, stages = draw(cut(batches, NOW), 90.0)

@@ -14,7 +14,7 @@ from mirrorlib.cli.main import main
 from mirrorlib.delta.address import find_tables
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Done
+from mirrorlib.journal.entries import Done, now
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 from operate.test_status import plan_of
@@ -133,6 +133,7 @@ def test_a_damaged_journal_takes_no_other_tables_along(
                 columns=(),
                 table_bytes=1,
                 kind="append",
+                finished_at=now(),
             )
             journal.write_done(life, batch, done)
     (newest, _, damaged) = sorted(Path(state.url, "journal", "hurt", "000001").glob("*.done.json"))

@@ -22,7 +22,7 @@ from mirrorlib.errors import JournalError, KeysError, LandingZoneError
 from mirrorlib.feed.changes import first_changes
 from mirrorlib.ingest.files.history import History
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Done
+from mirrorlib.journal.entries import Done, now
 from mirrorlib.names import parse_name
 from mirrorlib.operate.trace.files import Past, trace_file
 from mirrorlib.store import LocalStore
@@ -219,7 +219,9 @@ def test_a_file_whose_batch_was_voided_waits(zone: ZoneWriter, target: str) -> N
     journal = Journal(LocalStore(Path(target) / "_mirrorlib"), parse_name("orders"))
     life = journal.begin_life("first seen", str(zone), 1)
     journal.write_plan(life, plan_of(life.uuid, str(zone), table))
-    void = Done(outcome="void", version=0, table_id="t", columns=(), table_bytes=0, kind="empty")
+    void = Done(
+        outcome="void", version=0, table_id="t", columns=(), table_bytes=0, kind="empty", finished_at=now()
+    )  # fmt: skip
     journal.write_done(life, 1, void)
 
     steps = mirrorlib.where_is(target, "orders", file=1).steps

@@ -276,6 +276,7 @@ def end_pending(
         columns=(),
         table_bytes=standing.bytes,
         kind="",
+        finished_at="",  # it is never stored
         cause=standing_cause(plan, voided),
     )
     return Entry(plan=plan, done=done), standing, prepared

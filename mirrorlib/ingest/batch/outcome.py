@@ -35,7 +35,6 @@ def outcome_of(
     facts: dict[str, Any] = dict(ended.ours or {})
     outcome: Literal["applied", "void"] = "void" if facts.get("outcome") == "void" else "applied"
     alone = plan.table_version is not None and ended.version == plan.table_version + 1
-    keys: str | None = None
     if outcome == "applied" and prepared is not None and plan.before and alone:
         columns = to_pairs(prepared.growth.columns)
         _, kept = next_keys(
@@ -45,7 +44,7 @@ def outcome_of(
     else:
         found = found or find_table(work.spark, work.ref)
         columns = () if found is None else to_pairs(found.columns)
-        keys = None if found is None else found.properties.get(KEYS_PROPERTY, "")
+        keys = "" if found is None else found.properties.get(KEYS_PROPERTY, "")
     # A batch may also replace what is there: only where nothing tells, it is taken to come on top.
     size = found.bytes if found else work.log.table_bytes(ended.version)
     if size is None:

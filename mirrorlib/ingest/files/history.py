@@ -221,11 +221,7 @@ class History:
         root = "" if plan.policies.plain is None else plan.zone
         known = root or plan.zone == self.zone
         for file in plan.files:
-            try:
-                written = datetime.fromisoformat(file.modified)
-            except ValueError as exc:
-                msg = "a plan does not say when a file was written"
-                raise JournalError(msg, file=file.name, found=file.modified) from exc
+            written = datetime.fromisoformat(file.modified)
             self._files[root, file.name] = (file.etag if known else _UNKNOWN, written)
         self._count += len(plan.files)
 

@@ -136,7 +136,7 @@ class Chart:
 
 def cut(batches: Sequence[Applied], now: datetime) -> Slices:
     """Cut the time from the first batch until *now* into slices, which all have their begin and the batches in it."""
-    ended = [(datetime.fromisoformat(one.finished_at), one) for one in batches if one.finished_at]
+    ended = [(datetime.fromisoformat(one.finished_at), one) for one in batches]
     first = min((at for at, _ in ended), default=now)
     step = max((now - first) / SLICES, timedelta(microseconds=1))
     slices: Slices = [(first + step * number, []) for number in range(SLICES)]
@@ -150,7 +150,7 @@ def draw(slices: Slices, waiting: float) -> tuple[Chart, Chart, Chart]:
     parts = [part for _, part in slices]
     stages = list(dict.fromkeys(name for part in parts for one in part for name in one.seconds))
     rows = [[float(sum(getattr(b, m) for b in part)) for m in MARKED] for part in parts]
-    lags = [[max((b.waited_seconds or 0.0 for b in part), default=0.0)] for part in parts]
+    lags = [[max((b.waited_seconds for b in part), default=0.0)] for part in parts]
     lags[-1] = [max(*lags[-1], waiting)]
     spent = [[sum(b.seconds.get(s, 0) for b in p) / (len(p) or 1) for s in stages] for p in parts]
     return (

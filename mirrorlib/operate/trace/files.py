@@ -222,7 +222,7 @@ def _tell(past: Past, life: Life, entry: Entry, planned: PlannedFile) -> Iterato
     """Tell what a batch made of a file, and where that is now."""
     plan, done = entry.plan, entry.done
     step = partial(Step, life=life.ordinal, batch=plan.batch, file=planned.name)
-    yield step(what="published", at=planned.modified or None, detail=f"{planned.size:,} bytes")
+    yield step(what="published", at=planned.modified, detail=f"{planned.size:,} bytes")
     yield step(what="listed", at=plan.listed_at)
     rows, detail = done.rows if done else {}, "" if len(plan.files) == 1 else "in its whole batch"
     try:
@@ -235,7 +235,7 @@ def _tell(past: Past, life: Life, entry: Entry, planned: PlannedFile) -> Iterato
     if done is None:
         yield step(what="under way", detail="the next apply tells how it ends")
     else:
-        end = partial(step, what=done.outcome, at=done.finished_at or None, version=done.version)
+        end = partial(step, what=done.outcome, at=done.finished_at, version=done.version)
         if done.outcome == "void":
             yield end(detail=str((done.cause or {}).get("reason", "")))
         else:
