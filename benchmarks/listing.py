@@ -179,8 +179,8 @@ def apply_all(zone: Zone, state: Store, name: str) -> None:
         listed_at=now(),
     )
     done = Done(
-        outcome="applied", version=1, table_id=None, columns=(), table_bytes=0, kind="append"
-    )
+        outcome="applied", version=1, table_id=None, columns=(), table_bytes=0, kind="append", finished_at=now()
+    )  # fmt: skip
     told = TableReport(table=name, state="waiting")
     course = Applying(told=told, zone=zone.store.url, others_wait=lambda: False)
     course.entry = Entry(

@@ -148,7 +148,7 @@ class Applying(Course[TableReport]):
             **({"proven": proven} if proven else {}),
             **({"before": before} if report.state == "behind" else {}),  # it may stop there again
         }
-        if {name: value for name, value in old.items() if name != "format"} != word:
+        if old != word:
             journal.write_status(word)
         return before, str(since)
 

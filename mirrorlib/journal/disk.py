@@ -34,10 +34,7 @@ from typing import Any
 from mirrorlib.errors import JournalError, StoreError, TableNameError
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, new_attempt, now
 from mirrorlib.journal.plan_log import (
-    FORMAT,
     PlanLog,
-    check_format,
-    json_bytes,
     newest_names,
     number_of,
     numbered,
@@ -45,6 +42,7 @@ from mirrorlib.journal.plan_log import (
 )
 from mirrorlib.names import TableName
 from mirrorlib.store import Store, contents, has_no_put_new
+from mirrorlib.store.records import read_record, record_bytes
 
 STATE_FILE = "state.json"
 _FOLDER = "journal"
@@ -96,7 +94,7 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
 
     def write_move(self, life: Life, old: str, new: str) -> None:
         """Write down that a plain folder's files, which were read at one URL, are at another; proven by its caller."""
-        said = json_bytes({"format": FORMAT, "from": old, "to": new, "seen_at": now()})
+        said = record_bytes({"from": old, "to": new, "seen_at": now()})
         folder = f"{self.folder}/moves/{life.ordinal:06d}"
         self.state.put_new(f"{folder}/{uuid.uuid4()}.json", said)
 
@@ -104,13 +102,13 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
         """Return from where to where a plain folder's files have moved, in no order."""
         moves = contents(self.state, f"{self.folder}/moves/{life.ordinal:06d}")
         words = [file.path for file in moves.files if _WORD.fullmatch(file.name)]
-        records = [check_format(self.state.read(path), path, self.table) for path in words]
+        records = (self.record(path, dict) or {} for path in words)
         return tuple((str(one.get("from")), str(one.get("to"))) for one in records)
 
     def write_gone(self, life: Life) -> None:
         """Write down that the folder was seen absent, which ends a life."""
-        said = json_bytes({"format": FORMAT, "seen_at": now()})
-        self.state.put_new(f"{self.folder}/gone/{life.ordinal:06d}.json", said)
+        path = f"{self.folder}/gone/{life.ordinal:06d}.json"
+        self.state.put_new(path, record_bytes({"seen_at": now()}))
 
     def is_gone(self, life: Life) -> bool:
         """Say whether the folder was seen absent in a life."""
@@ -150,7 +148,7 @@ def open_state(state: Store, owner: str | None = None) -> None:
     """
     if (said := check_owner(state, owner)) is not None:
         if owner is not None and said.get("target") is None:
-            state.put(STATE_FILE, json_bytes({**said, "target": owner}))
+            state.put(STATE_FILE, record_bytes({**said, "target": owner}))
         return
     probe = f"probe-{new_attempt()}.json"
     try:
@@ -167,7 +165,7 @@ def open_state(state: Store, owner: str | None = None) -> None:
         msg = f"{state.url} has no put-if-absent, {why}"
         raise JournalError(msg, next_step="Keep the state on another store, with --state.")
     owned = {} if owner is None else {"target": owner}
-    state.put_new(STATE_FILE, json_bytes({"format": FORMAT, "created_at": now(), **owned}))
+    state.put_new(STATE_FILE, record_bytes({"created_at": now(), **owned}))
     check_owner(state, owner)  # another runner may have been first
 
 
@@ -176,10 +174,8 @@ def check_owner(state: Store, owner: str | None) -> dict[str, Any] | None:
 
     Raises `JournalError` where it is another target's, or of another format.
     """
-    if (data := state.read(STATE_FILE)) is None:
-        return None
-    said = check_format(data, STATE_FILE)
-    if owner is None or said.get("target") in {None, owner}:
+    said = read_record(state, STATE_FILE, dict, "the journal", JournalError, step=PlanLog.mend)
+    if said is None or owner is None or said.get("target") in {None, owner}:
         return said
     msg = "the state folder is another target's, whose journal says nothing about this one"
     step = (

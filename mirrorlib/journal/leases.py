@@ -19,8 +19,9 @@ from typing import Any
 
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.journal.entries import new_attempt
-from mirrorlib.journal.plan_log import json_bytes, newest_names, number_of, numbered, read_object
+from mirrorlib.journal.plan_log import newest_names, number_of, numbered, read_object
 from mirrorlib.store import Store
+from mirrorlib.store.records import json_bytes
 
 TERM = timedelta(seconds=60)
 _LONG_AGO = datetime.fromtimestamp(0, UTC)  # past by every clock, also one that is set back

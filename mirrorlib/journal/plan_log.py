@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from mirrorlib.errors import JournalError
 from mirrorlib.store import Store, contents
+from mirrorlib.store.records import read_record, record_bytes
 
-FORMAT = 1
 LAST = 10**12 - 1  # numbers count down from it, as names sort up
 _NUMBERED = re.compile(r"[0-9]{12}-[0-9]+\.(plan\.json|done\.json|json|parquet)")
 _ORDINAL = re.compile(r"([0-9]{6}|[1-9][0-9]{6,})\.json")
@@ -37,6 +37,7 @@ class Value:
 
 
 V = TypeVar("V", bound=Value)
+T = TypeVar("T")
 S = TypeVar("S")
 P = TypeVar("P", bound=Value)
 D = TypeVar("D", bound=Value)
@@ -53,6 +54,8 @@ class PlanLog(Generic[S, P, D, E]):
     Plans are numbered within the life, or stream, *of* which they are.
     """
 
+    mend: ClassVar = "Restore the file from a backup, or reset the table."
+
     def __init__(self, state: Store, table: str, folder: str, kinds: _Kinds[P, D, E, S]) -> None:
         self.state = state
         self.table = table
@@ -66,42 +69,47 @@ class PlanLog(Generic[S, P, D, E]):
     def newest(self, of: S) -> E | None:
         """Return the newest plan and its outcome; None before the first."""
         names = newest_names(self.state, self.folder_of(of))
-        if not names:
-            return None
-        stem = names[0].partition(".")[0]  # an outcome whose plan was lost must not pass unnoticed
-        return self._read(of, stem, ended=f"{stem}.done.json" in names)
+        # Of whichever it is: an outcome whose plan was lost must not pass unnoticed.
+        return self._read(of, names[0].partition(".")[0]) if names else None
 
     def entry(self, of: S, number: int) -> E:
         """Return one plan and its outcome."""
-        ended = self.state.stat(self._path(of, number, "done")) is not None
-        return self._read(of, numbered(number), ended=ended)
+        return self._read(of, numbered(number))
 
     def last_done(self, of: S, plan: P, done: D | None) -> D | None:
         """Return a plan's outcome or, while it has none, that of the plan before; None before the first."""
         before = self._path(of, self._number(plan) - 1, "done")
-        if done is not None or self.state.stat(before) is None:
-            return done
-        return self._value(self._outcomes, before)
+        return self._find(self._outcomes, before) if done is None else done
 
-    def _read(self, of: S, stem: str, *, ended: bool) -> E:
+    def _read(self, of: S, stem: str) -> E:
         place = f"{self.folder_of(of)}/{stem}"
         plan = self._value(self._plans, f"{place}.plan.json")
-        done = self._value(self._outcomes, f"{place}.done.json") if ended else None
-        return self._entry(plan=plan, done=done)
+        return self._entry(plan=plan, done=self._find(self._outcomes, f"{place}.done.json"))
+
+    def record(self, path: str, revive: Callable[[dict[str, Any]], T]) -> T | None:
+        """Read a file; None where there is none, `JournalError` where it is damaged or of another format."""
+        error, step = JournalError, self.mend
+        return read_record(self.state, path, revive, "the journal", error, self.table, step)
+
+    def _find(self, kind: type[V], path: str) -> V | None:
+        """Read a value as `record` does, where its file may be missing."""
+        names = {field.name for field in fields(kind)}
+
+        def revive(said: dict[str, Any]) -> V:
+            return kind(**kind.revive({name: said[name] for name in said.keys() & names}))
+
+        return self.record(path, revive)
 
     def _value(self, kind: type[V], path: str) -> V:
-        """Read a value; `JournalError` where its file is missing, damaged or of another format, or lacks a value."""
-        values = check_format(self.state.read(path), path, self.table)
-        known = {field.name: values[field.name] for field in fields(kind) if field.name in values}
-        try:
-            return kind(**kind.revive(known))
-        except (AttributeError, KeyError, TypeError, ValueError) as exc:
-            msg = "the journal lacks a value"
-            raise JournalError(msg, table=self.table, file=path, found=str(exc)) from exc
+        """Read a value as `record` does; `JournalError` where its file is missing, too."""
+        if (found := self._find(kind, path)) is not None:
+            return found
+        msg, file = "the journal lacks a file", f"{self.state.url}/{path}"
+        raise JournalError(msg, table=self.table, file=file, next_step=self.mend)
 
     def _write_new(self, path: str, value: V) -> V:
         """Write a value unless its file is there; return the one that counts, never ours by belief."""
-        self.state.put_new(path, json_bytes({"format": FORMAT, **asdict(value)}))
+        self.state.put_new(path, record_bytes(asdict(value)))
         return self._value(type(value), path)
 
     def write_plan(self, of: S, plan: P) -> P:
@@ -148,18 +156,13 @@ def number_of(name: str) -> int:
 def read_word(state: Store, path: str) -> dict[str, Any]:
     """Return the last word about something; empty when there is none that can be read: nothing rests on it."""
     with contextlib.suppress(JournalError):
-        return check_format(state.read(path), path)
+        return read_record(state, path, dict, "the last word", JournalError) or {}
     return {}
 
 
 def write_word(state: Store, path: str, word: Mapping[str, Any]) -> None:
     """Replace the last word about something."""
-    state.put(path, json_bytes({"format": FORMAT, **word}))
-
-
-def json_bytes(value: Mapping[str, Any]) -> bytes:
-    """Write JSON for people, a line a value."""
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+    state.put(path, record_bytes(word))
 
 
 def read_object(data: bytes | str | None) -> dict[str, Any]:
@@ -169,21 +172,3 @@ def read_object(data: bytes | str | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def check_format(data: bytes | None, path: str, table: str | None = None) -> dict[str, Any]:
-    """Parse a file of the state folder; `JournalError` where it is missing, cannot be read, or is of another format."""
-    try:
-        value = json.loads(data or b"")
-    except (ValueError, RecursionError) as exc:
-        msg = "the journal cannot be read" if data is not None else "the journal lacks a file"
-        step = "Restore the file from a backup, or reset the table."
-        if path.startswith("consumers/"):
-            drop = "mirrorlib consumers TARGET --drop NAME"
-            step = f"Restore the file from a backup, or drop the consumer and export again: {drop}"
-        raise JournalError(msg, table=table, file=path, next_step=step) from exc
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        msg = "the journal is written in another format"
-        step = "Use the mirrorlib version that wrote it, or a newer one."
-        raise JournalError(msg, table=table, file=path, next_step=step)
-    return value

@@ -25,7 +25,7 @@ from typing import Any
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.leases import Lease
-from mirrorlib.journal.plan_log import PlanLog, check_format, numbered_files, write_word
+from mirrorlib.journal.plan_log import PlanLog, numbered_files, write_word
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import TableName, uncarriable
 from mirrorlib.store import Store, contents
@@ -38,6 +38,8 @@ _FORGOTTEN = "forgotten.json"
 
 class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
     """One consumer's streams, windows and outcomes for one table, in the store of a state folder."""
+
+    mend = "Restore the file, or drop the consumer and export again: mirrorlib consumers TARGET --drop NAME"
 
     def __init__(self, state: Store, consumer: str, table: TableName) -> None:
         folder = f"{FOLDER}/{TableName(None, consumer).segment}/{table.segment}"
@@ -61,13 +63,8 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
     def forgotten(self) -> tuple[int, str]:
         """Return how many streams there were before the consumer was dropped, and their lineage, "" where not known."""
         path = f"{self.folder}/{_FORGOTTEN}"
-        data = self.state.read(path)
-        record = {"ordinal": 0} if data is None else check_format(data, path, self.table)
-        count = record.get("ordinal")
-        if isinstance(count, int):
-            return count, str(record.get("lineage", ""))
-        msg = "the journal lacks a value"
-        raise JournalError(msg, table=self.table, file=path, found="ordinal")
+        told = self.record(path, lambda said: (int(said["ordinal"]), said.get("lineage", "")))
+        return told or (0, "")
 
     def streams(self) -> dict[int, str]:
         """Name the files of the streams by number; none where the consumer does not receive the table."""

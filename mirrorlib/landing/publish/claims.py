@@ -26,9 +26,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from mirrorlib.errors import StoreError
-from mirrorlib.landing.publish.known import FORMAT, STATE, json_bytes, read_own
+from mirrorlib.landing.publish.known import STATE
 from mirrorlib.names import sequence_name, sequence_number
 from mirrorlib.store import Store, contents
+from mirrorlib.store.records import read_record, record_bytes
 from mirrorlib.version import VERSION
 
 
@@ -143,12 +144,12 @@ class Claim:
 
     def to_json(self) -> bytes:
         """Write it down."""
-        return json_bytes({"format": FORMAT, **asdict(self)})
+        return record_bytes(asdict(self))
 
     @classmethod
     def read(cls, zone: Store, path: str) -> Claim | None:
-        """Read a claim or a batch's record; None when there is none. Raises what `read_own` does."""
-        return read_own(zone, path, lambda value: cls(**value), "which says whose number it is")
+        """Read a claim or a batch's record; None when there is none. Raises what `read_record` does."""
+        return read_record(zone, path, lambda value: cls(**value), "the claim of a number")
 
     def write(self, zone: Store, path: str) -> bool:
         """Write it unless there is a claim; True when the one there is this very one.

@@ -19,8 +19,8 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.dialect import dialect_of
 from mirrorlib.landing.delimited.values import DATA_TYPES
 from mirrorlib.landing.metadata.declared import TableMetadata
-from mirrorlib.landing.publish.known import json_bytes
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type
+from mirrorlib.store.records import json_bytes
 
 PublishFormat: TypeAlias = Literal["parquet", "csv"]
 

@@ -4,21 +4,17 @@ In: a store and a table folder. Out: `KnownSchema` values, one a version, in
 `_mirrorlib/schema/<version>.json`. A version is written with put-if-absent before the first file
 that needs it: of two writers that bring different columns, one is the first, and the other is
 checked against it. A zone that another publisher began is known by its newest files' footers, or by
-the types in its `_metadata.json`. Also how any file of our own is read
-back where we publish, of landing zones and of exported files.
+the types in its `_metadata.json`.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
-from mirrorlib.errors import MirrorError, StoreError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
@@ -29,12 +25,11 @@ from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import INSTANT
 from mirrorlib.names import parse_name, sequence_name
 from mirrorlib.store import Store, StoredFile
+from mirrorlib.store.records import read_record, record_bytes
 
 STATE = "_mirrorlib"
-FORMAT = 1
 _DECIMAL = re.compile(r"decimal128\((\d+), (-?\d+)\)")
 _LOOKED_AT = 10  # newest files of another publisher: deletes alone say nothing about most columns
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +51,10 @@ def read_known(
 ) -> KnownSchema:
     """Read the newest version, going on from what is *known*; without any, learn what another publisher began.
 
-    Raises what `read_own` does.
+    Raises what `read_record` does.
     """
-    folder, what = parse_name(table).folder, "where an earlier publication left the table's schema"
-    while later := read_own(zone, _path(folder, known.version + 1), _revived, what):
+    folder, what = parse_name(table).folder, "the schema that an earlier publication left"
+    while later := read_record(zone, _path(folder, known.version + 1), _revived, what):
         known = replace(later, version=known.version + 1)
     if metadata is None or known.version or known.columns:
         return known
@@ -81,8 +76,8 @@ def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
         for column in schema.columns
     ]
     by = list(schema.partition_by or ())
-    value = {"format": FORMAT, "columns": columns, "markers": schema.markers, "partitionBy": by}
-    path, data = _path(folder, schema.version), json_bytes(value)
+    value = {"columns": columns, "markers": schema.markers, "partitionBy": by}
+    path, data = _path(folder, schema.version), record_bytes(value)
     return zone.put_new(path, data) or zone.read(path) == data
 
 
@@ -120,40 +115,6 @@ def _shown(zone: Store, table: str) -> tuple[StoredFile, ...]:
     name = parse_name(table)
     place = TableFolder(name=name, path=name.folder)
     return see_below(zone, place, see_folder(zone, place), plain=False).files
-
-
-def json_bytes(value: Mapping[str, object]) -> bytes:
-    """Write JSON as it lies in a landing zone, for people too."""
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def read_own(
-    zone: Store,
-    path: str,
-    revive: Callable[[dict[str, Any]], T],
-    what: str,
-    error: type[MirrorError] = StoreError,
-    table: str | None = None,
-) -> T | None:
-    """Read back a file of our own, of which *revive* makes what it stands for; None when there is none.
-
-    *what* is a clause for errors, of a kind and about a table, that says what the file is.
-    """
-    data = zone.read(path)
-    if data is None:
-        return None
-    cause = None
-    try:
-        value = json.loads(data)
-        number = value.pop("format")
-        if number == FORMAT:
-            return revive(value)
-        found = f"format {number}"
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        cause, found = exc, type(exc).__name__
-    msg = f"cannot understand {zone.url}/{path}, {what}"
-    step = "Use the mirrorlib version that wrote it, or a newer one; never edit what lies there."
-    raise error(msg, table=table, found=found, next_step=step) from cause
 
 
 def _path(folder: str, version: int) -> str:

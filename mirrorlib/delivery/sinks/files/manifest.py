@@ -21,11 +21,11 @@ from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.events import pick
-from mirrorlib.journal.plan_log import json_bytes, numbered_files
+from mirrorlib.journal.plan_log import numbered_files
 from mirrorlib.journal.streams import Stream
-from mirrorlib.landing.publish.known import FORMAT, read_own
 from mirrorlib.names import parse_name, parse_visible
 from mirrorlib.store import Store, contents
+from mirrorlib.store.records import read_record, record_bytes
 
 _PLACE = 6  # digits of a stream's place in a window's name
 _CLAIM = "claim.json"
@@ -69,7 +69,7 @@ class ManifestEntry:
         value = asdict(self)
         for file in () if staged else value["files"]:
             del file["staged"]
-        return json_bytes({"format": FORMAT, **value})
+        return record_bytes(value)
 
 
 class Receiver:
@@ -97,8 +97,8 @@ class Receiver:
                 return f"{number:0{_PLACE}d}{plan.number:014d}{mark}"
             self._check_successor(delivery, newest)
             facts = pick(stream, "consumer", "table", "ordinal", "began_at")
-            value = {"format": FORMAT, "stream": stream.uuid, **facts}
-            self.store.put_new(f"{self._manifest}/streams/{number + 1:06d}.json", json_bytes(value))
+            data = record_bytes({"stream": stream.uuid, **facts})
+            self.store.put_new(f"{self._manifest}/streams/{number + 1:06d}.json", data)
 
     def last(self, stream: Stream) -> int:
         """Return the number of a stream's last window that is known to be here; 0 for none."""
@@ -139,8 +139,8 @@ class Receiver:
         """Say that a window is the last one, and remove what attempts at it and former ones have left."""
         newest = self._read(f"{self._manifest}/newest.json", dict) or {}
         if newest.get("window", "") < entry.window:  # others may have gone on, of a new stream too
-            said = {"format": FORMAT, **pick(entry, "stream", "number", "window")}
-            self.store.put(f"{self._manifest}/newest.json", json_bytes(said))
+            said = record_bytes(pick(entry, "stream", "number", "window"))
+            self.store.put(f"{self._manifest}/newest.json", said)
         for window in contents(self.store, self._staging).folders:
             if window <= entry.window:  # a later one is another runner's, which has gone on
                 self.store.delete_folder(f"{self._staging}/{window}")
@@ -164,8 +164,8 @@ class Receiver:
             raise LandingZoneError(msg, table=self.table, next_step=step)
 
     def _read(self, path: str, revive: Callable[[dict[str, Any]], T]) -> T | None:
-        what = "which says what was delivered"
-        return read_own(self.store, path, revive, what, JournalError, self.table)
+        what = "the list of what was delivered"
+        return read_record(self.store, path, revive, what, JournalError, self.table)
 
 
 def _revived(value: dict[str, Any]) -> ManifestEntry:
