@@ -169,8 +169,8 @@ def read_actions(data: bytes, path: str, *kinds: str) -> Iterator[dict[str, Any]
     for line in data.splitlines():  # of bytes: text is cut at characters that names may have, too
         if line.strip() and (not words or any(word in line for word in words)):
             try:
-                yield json.loads(line.decode("utf-8", "surrogatepass"))
-            except ValueError as exc:
+                yield {**json.loads(line.decode("utf-8", "surrogatepass"))}
+            except (RecursionError, TypeError, ValueError) as exc:
                 msg = "a file of the table's log is damaged"
                 step = "Restore it from a backup, or let the table be made anew."
                 raise StoreError(msg, file=path, found=str(exc), next_step=step) from exc

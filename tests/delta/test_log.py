@@ -130,7 +130,16 @@ def test_times_that_commits_state_are_taken_as_they_are(tmp_path: Path, word: st
     assert -1 == commits.last_at(begun)
 
 
-@pytest.mark.parametrize("torn", [b'{"commitInfo": {"opera', b'{"commitInfo": "\xff"}'])
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b'{"commitInfo": {"opera',
+        b'{"commitInfo": "\xff"}',
+        b'["commitInfo", "metaData"]',
+        b'"commitInfo" ',
+        b'{"commitInfo":' + b"[" * 100_000,
+    ],
+)
 def test_a_file_of_the_log_that_is_damaged_is_named(tmp_path: Path, torn: bytes) -> None:
     """By who looks for a commit, and by who reads the feed; as a full disk or a lost power leaves it."""
     store = table(tmp_path, 1)
