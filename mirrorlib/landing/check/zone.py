@@ -27,6 +27,7 @@ from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_unmatched
 from mirrorlib.store import PathOrUrl, Store, StoredFile, contents, open_store
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
+_AT_ONCE = 8  # tables
 _LOG = logging.getLogger(__name__)
 
 
@@ -36,7 +37,6 @@ def check_zone(
     tables: Sequence[str] = (),
     strict: bool = False,
     deep: bool = False,
-    parallelism: int = 8,
     observe: Observer | None = None,
 ) -> CheckReport:
     """Review a landing zone as a strict reader would. Writes nothing, and needs no Spark.
@@ -46,7 +46,6 @@ def check_zone(
         tables: names or globs of the tables to review; empty is all of them, and the zone itself.
         strict: count warnings as errors.
         deep: decode every page of every file, not only footers, markers and keys.
-        parallelism: tables at once.
         observe: told when a table is listed, and of each of its files, from several threads.
 
     Returns:
@@ -63,7 +62,7 @@ def check_zone(
     chosen = [folder for folder in folders if matches(folder.name, tables)]
     findings = () if tables else _review_zone(zone, folders)
     review = partial(_review_table, zone, deep=deep, observe=observe or unobserved)
-    with ThreadPoolExecutor(max(1, parallelism)) as pool:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
         # Ctrl-C waits for the tables in work, not for all: `map` cancels those.
         reviewed = tuple(pool.map(review, chosen))
     return CheckReport(
