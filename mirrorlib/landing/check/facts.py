@@ -97,7 +97,6 @@ class Review:
     columns: tuple[pa.Field, ...] | None = None
     marked: bool = False  # it has a marker column
     rows: int = 0
-    inserts: int = 0  # rows of marker 0, or without a marker where that is the default
     deletes: int = 0  # rows of marker 2
     unknown: Rows = field(default_factory=Rows)  # rows whose marker means nothing
     shown: str | None = None  # the first of those markers
@@ -116,14 +115,11 @@ class Review:
         self.rows += rows
         if self.policy.metadata.upsert_default:
             self.changes = Rows(self.rows, 0 if self.rows else None)
-        else:
-            self.inserts = self.rows
 
     def see_markers(self, values: pa.ChunkedArray) -> None:
         """Take in one piece of a marker column."""
         (markers, unknown, null), start = judge_markers(values), self.rows
         self.rows += len(values)
-        self.inserts += pc.sum(pc.equal(markers, INSERT)).as_py() or 0
         self.deletes += pc.sum(pc.equal(markers, DELETE)).as_py() or 0
         self.unknown.see(unknown, start)
         if self.unknown.first is not None and self.shown is None:

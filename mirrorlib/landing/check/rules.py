@@ -154,6 +154,4 @@ dropped-column: a file lacks a column that earlier files had
     Nothing, if the column was dropped; updates have to carry all columns.
 marker-not-last: the row marker is not the last column
     Write __rowMarker__ last.
-marker-in-initial-load: the first file has a row marker, and all its rows are inserts
-    Leave __rowMarker__ out of the initial load.
 """

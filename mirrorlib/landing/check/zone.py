@@ -154,13 +154,9 @@ def _review_content(
     files = review_folder(levels, policy, found)
     drift = Drift(zone, policy, found)
     observe(Event(table=table, step="read", when="before", files=len(files), waits=len(files)))
-    for checked, file in enumerate(files, start=1):
+    for file in files:
         review = _review_file(zone, file, policy, found) if file.size else None
         if review is not None:
-            # Advice against markers in an initial load; delimited text is to have them always.
-            rows = review.rows if review.marked and review.columns is not None else 0
-            if checked == 1 and rows and review.inserts == rows:
-                review.tell("marker-in-initial-load", "all rows are inserts")
             drift.take(review)
         observe(Event(table=table, step="done", when="after", files=1))
     drift.close()

@@ -704,11 +704,6 @@ def _marker_missing_in_text(zone: ZoneWriter, broken: bool) -> None:
     text(zone, "id,v\r\n1,a\r\n" if broken else WHOLE, number=2)
 
 
-@breaks("marker-in-initial-load")
-def _marker_in_the_initial_load(zone: ZoneWriter, broken: bool) -> None:
-    empty(zone).file(ROWS, markers=[0, 0 if broken else 4])
-
-
 @breaks("marker-unknown")
 def _marker_unknown(zone: ZoneWriter, broken: bool) -> None:
     orders(zone).file(ROWS, markers=[1, 3 if broken else 4])
