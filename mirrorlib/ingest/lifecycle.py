@@ -23,6 +23,7 @@ from mirrorlib.ingest.batch.evolve_table import fence_lives, refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.outcome import outcome_of
 from mirrorlib.ingest.files.history import passed_files
+from mirrorlib.ingest.files.plan import first_position, passed_over
 from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.job import Job, is_kept
 from mirrorlib.ingest.report import GONE
@@ -97,11 +98,14 @@ def _next_life(
 ) -> tuple[str, int] | None:
     """Say why a life has to begin, and with which number; None when none has to.
 
-    A number that is not there yet is not begun with: whatever comes first would be passed over.
+    A number that is not there yet is not begun with: whatever comes first would be passed over. And where the table
+    had a life, none that leaves out what is there: the option may be what that one was begun with.
     """
     asked = job.options.start_at
     visible = asked is not None and any(asked in files for files in listing.partitions.values())
     start = asked if asked is not None and visible and not listing.by_time else 1
+    if lives and any(passed_over(listing, first_position(listing, start))):
+        start = 1
     if not lives:
         return "first seen", start
     last = lives[-1]

@@ -25,6 +25,7 @@ from mirrorlib.ingest.files.plan import (
     first_position,
     is_young,
     next_run,
+    passed_over,
     position_after,
     within,
 )
@@ -44,6 +45,10 @@ UNTYPED = "No published file has a column with a type yet."
 _UNTYPED_COLUMN = (
     "The {column} has no type in any published file yet: all its values are NULL. "
     "The table waits for a file that has one."
+)
+_LEFT_OUT = (
+    "change files that are left out: {left}. The table begins with number {first}, as --start-at says, and no number "
+    "before that is applied. If they count, start it over: mirrorlib reset TARGET TABLE"
 )
 _GONE = (
     "{file} is not in the landing zone, and without it the table cannot be computed anew. Bring it back, "
@@ -94,10 +99,14 @@ def open_next(
     options, policies = work.options, work.source.policies
     anew = len(work.lives) > 1 and not position
     replaces = anew and standing.version is not None
-    position = position or first_position(opened.listing, work.life.start_at)
     suspects = {cause["file"] for cause in _causes(entry)}
     goal = rebuilt_position(work.journal, work.lives) if anew else None
     warnings: list[str] = []
+    if not position:
+        first = work.life.start_at
+        position = first_position(opened.listing, first)
+        left = sum(1 for _ in passed_over(opened.listing, position)) if goal is None else 0
+        warnings += [_LEFT_OUT.format(left=left, first=first)] if left else []
     clock: dict[str, float] = {}
     while True:
         coming = choose_files(opened, position, bars, options.settle)

@@ -65,7 +65,7 @@ class Options:
             to.
         settle: seconds that text has to lie still before it is read.
         start_at: the number of a table's first change file, where earlier ones are gone; it means
-            nothing once a file was applied.
+            nothing once a file was applied, nor for a table that starts over and shows earlier ones.
         on_gone: what becomes of a Delta table whose folder is gone from the zone: "keep" or "drop".
         cleanup: where applied files are moved to, in their table's folder: `_ProcessedFiles` ("move")
             or `_FilesReadyToDelete` ("delete"); None leaves them where they are.
