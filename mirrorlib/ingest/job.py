@@ -23,7 +23,7 @@ from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import SHOWS_NOTHING, PlannedTable
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal, find_journals
-from mirrorlib.journal.entries import Life
+from mirrorlib.journal.entries import Life, zone_of
 from mirrorlib.landing.listing import TableFolder, list_tables
 from mirrorlib.names import TableName, find_conflicts, matches, refuse_unmatched
 from mirrorlib.store import PathOrUrl, Store, open_store
@@ -190,8 +190,9 @@ def _is_of(job: Job, name: TableName) -> bool:
     except MirrorError as exc:
         _LOG.warning("a table that is not in the zone: %s", exc)
         return False
-    zone = entry.plan.zone if entry else lives[-1].zone if lives else None
-    return zone == job.zone.url
+    if entry is None:
+        return bool(lives) and lives[-1].zone == job.zone.url
+    return zone_of(journal.read_status(), entry) == job.zone.url
 
 
 def _refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[TableFolder, ...]:

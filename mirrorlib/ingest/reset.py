@@ -19,7 +19,7 @@ from mirrorlib.ingest.files.source import refuse_changed_source
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
 from mirrorlib.ingest.lifecycle import check_key_columns
 from mirrorlib.journal.disk import Journal, check_owner
-from mirrorlib.journal.entries import Entry, Life
+from mirrorlib.journal.entries import Entry, Life, zone_of
 from mirrorlib.landing.listing import TableFolder, see_below, see_folder
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.landing.plain import order_plain
@@ -130,7 +130,8 @@ def _begin_anew(name: TableName, start_at: int, journal: Journal) -> Life:
     zone = last.zone
     with suppress(JournalError):  # plans were lost
         newest = journal.newest(last)
-        zone = newest.plan.zone if newest else zone
+        if newest is not None:
+            zone = zone_of(journal.read_status(), newest) or zone
     _check_first(zone, name, start_at)
     return journal.begin_life("reset", zone, last.ordinal + 1, start_at)
 
@@ -173,7 +174,7 @@ def _begin_kept_life(
         step = f"Start it over: mirrorlib reset TARGET {table}"
         raise JournalError(msg, table=table, next_step=step)
     again = last.keeps and newest is None
-    url = last.zone if again else _appended(newest, table).plan.zone
+    url = last.zone if again else _zone_of_appended(journal, newest, table)
     zone, folder = open_store(url), TableFolder(name=name, path=name.folder)
     opened = open_folder(zone, folder)
     if opened.metadata is None:
@@ -189,7 +190,7 @@ def _begin_kept_life(
     return last
 
 
-def _appended(entry: Entry | None, table: str) -> Entry:
+def _zone_of_appended(journal: Journal, entry: Entry | None, table: str) -> str:
     if entry is None or not entry.position or entry.plan.policies.plain is None:
         msg = "there is nothing to keep: the table was not appended from a folder without _metadata.json"
         step = f"Without --keep it starts over: mirrorlib reset TARGET {table}"
@@ -199,7 +200,7 @@ def _appended(entry: Entry | None, table: str) -> Entry:
         step = "Run mirrorlib apply once, which ends that batch before it asks for this, and call again."
         raise JournalError(msg, table=table, next_step=step)
     refuse_changed_source(table, entry)
-    return entry
+    return zone_of(journal.read_status(), entry) or entry.plan.zone
 
 
 def _find_mirror(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +119,29 @@ def test_a_table_is_kept_and_goes_on_by_metadata_behind_what_was_appended(
     assert "current" == mirrorlib.status(target).tables[0].state
     with pytest.raises(JournalError, match="there is nothing to keep"):
         mirrorlib.reset(spark, target, "plain", keep=True)
+
+
+@pytest.mark.thorough
+def test_a_table_is_kept_where_its_zone_was_moved_to(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Before any batch has come from there."""
+    put(zone, number(1), [{"id": 1, "v": "a"}], 1)
+    append(spark, zone, target)
+    moved = ZoneWriter(zone.root.parent / "moved")
+    shutil.copytree(zone.root, moved.root, dirs_exist_ok=True)
+    append(spark, moved, target, moved_from=str(zone))
+    declare(moved)
+    put(moved, number(2), [{"id": 1, "v": "new", MARKER: 1}], 2)
+
+    life = mirrorlib.reset(spark, target, "plain", keep=True)
+    refused = apply(spark, moved, target)
+    found = apply(spark, moved, target, moved_from=str(zone))
+
+    assert open_store(str(moved)).url == life.zone
+    assert "--moved-from" in refused.reason
+    assert ("current", 2) == (found.state, found.position), found.reason
+    assert [(1, "new")] == values(spark, target)
 
 
 @pytest.mark.thorough

@@ -130,6 +130,27 @@ def test_the_same_zone_elsewhere_goes_on(
 
 
 @pytest.mark.thorough
+def test_a_table_of_a_zone_that_was_moved_is_gone_or_starts_over_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Once that zone has proven to be the same one, before any batch has come from it."""
+    target, old, new = str(tmp_path / "target"), tmp_path / "z1", tmp_path / "z2"
+    for table in ("s", "t"):
+        put(old, f"../{table}/{FIRST}.parquet", 1)
+    shutil.copy(old / "t" / "_metadata.json", old / "s")
+    mirrorlib.apply(spark, str(old), target)
+    shutil.copytree(old, new, copy_function=shutil.copyfile)
+    mirrorlib.apply(spark, str(new), target)
+    shutil.rmtree(new / "t")
+
+    found = mirrorlib.apply(spark, str(new), target).tables
+    life = mirrorlib.reset(spark, target, "s")
+
+    assert ["current", "gone"] == [one.state for one in found]
+    assert open_store(str(new)).url == life.zone
+
+
+@pytest.mark.thorough
 def test_an_older_file_that_holds_something_else_is_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:
