@@ -142,6 +142,7 @@ def test_files_without_numbers_are_found_by_the_eighth_listing(
 
     def apply() -> TableReport:
         found = mirrorlib.apply(spark, str(zone), target, listing=listing).tables[0]
+        assert ("current", "") == (found.state, found.reason)
         assert found.listing == ("full" if "orders" in listings else "incremental")
         return found
 
@@ -164,4 +165,4 @@ def test_files_without_numbers_are_found_by_the_eighth_listing(
     assert_each_file_once(Path(target) / "orders", 5)
     assert_feed_replays(spark, Path(target) / "orders")
     state = mirrorlib.status(target).tables[0]
-    assert ("current", 5, 0) == (state.state, state.position, state.unapplied)
+    assert ("current", "", 5, 0) == (state.state, state.reason, state.position, state.unapplied)

@@ -139,7 +139,7 @@ class IncrementalListing:
         # Short looks cost less than a listing only where that is long.
         longest = max((len(files) for files in listing.partitions.values()), default=0)
         long = self._options.listing == "incremental" or longest + len(listing.foreign) > PAGE
-        if not (self._wanted and long):
+        if not (self._wanted and long and listing.count):  # that it is empty, only this one tells
             return
         _, entry = self._history.newest()
         position = entry.position if entry else {}

@@ -151,7 +151,10 @@ def open_folder(
         metadata_written=seen.metadata.modified if seen.metadata else None,
         watched=history.watched() if text and history is not None else None,
         partial=short is not None,
-        emptied=not listing.count and history is not None and history.has_applied(),
+        emptied=short is None
+        and not listing.count
+        and history is not None
+        and history.has_applied(),
     )
 
 
