@@ -78,7 +78,8 @@ def advance_table(work: Work, course: Course[Reported]) -> Reported:
     if newest is not None and newest.done is None:  # its own files count as applied only now
         check_same_zone(work, course.view, course.entry, course.proven)
     course.keep_zone(work)
-    bars = {} if work.options.retry else bars_of(course.entry)
+    keys = work.source.policies.keys
+    bars = {} if work.options.retry else bars_of(course.entry, keys)
     judged: OpenedFolder | None = None
     while goes_on(work, course.opened):
         before, opened = course.entry, course.opened
@@ -97,7 +98,7 @@ def advance_table(work: Work, course: Course[Reported]) -> Reported:
         after = course.entry
         refuse_changed_source(work.table, after)
         if after is not before and after and after.done and after.done.outcome == "void":
-            bars |= bars_of(after)
+            bars |= bars_of(after, keys)
     return course.end(Next(state="behind", reason=CHANGED))
 
 

@@ -77,8 +77,10 @@ class Next:
     seconds: Mapping[str, float] = field(default_factory=dict)  # that this took, by step
 
 
-def bars_of(entry: Entry | None) -> dict[str, Mapping[str, str]]:
-    """Hold back the files that voided earlier plans and still lie ahead, each by its cause."""
+def bars_of(entry: Entry | None, keys: tuple[str, ...]) -> dict[str, Mapping[str, str]]:
+    """Hold back the files that voided earlier plans and still lie ahead, each by its cause; none under other *keys*."""
+    if entry is not None and entry.plan.policies.keys != keys:
+        return {}  # of a snapshot, they may have been the fault
     # A file that was replaced is read as it is then.
     return {cause["file"]: cause for cause in _causes(entry) if cause.get("etag")}
 

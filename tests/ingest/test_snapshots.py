@@ -205,6 +205,19 @@ def test_a_key_that_is_there_twice_is_refused_by_row(
 
 
 @pytest.mark.thorough
+def test_a_snapshot_that_wrong_keys_refused_is_read_again_by_others(dumps: Dumps) -> None:
+    """Correcting keyColumns is what its refusal has asked for; the file stays as it is."""
+    dumps.table.metadata(keys=["v"])
+    rows: list[Row] = [{"id": 1, "v": "a"}, {"id": 2, "v": "a"}]
+    assert "correct keyColumns" in dumps.take(rows).reason
+    dumps.table.metadata(keys=["id"])
+
+    assert "current" == dumps.run().state
+
+    dumps.assert_holds(rows)
+
+
+@pytest.mark.thorough
 def test_plan_says_what_a_snapshot_changes(dumps: Dumps) -> None:
     """With the columns that the table does not have yet, and nothing is written."""
     dumps.take(ABC)
