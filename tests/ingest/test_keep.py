@@ -145,6 +145,26 @@ def test_a_table_is_kept_where_its_zone_was_moved_to(
 
 
 @pytest.mark.thorough
+def test_files_that_nobody_has_applied_are_not_cleaned_up(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Those that the plain folder had when it was first seen count for nothing behind it, either."""
+    put(zone, number(1), [{"id": 1, "v": "a"}], 1)
+    apply(spark, zone, target, plain_folders="append", include_existing=False)
+    put(zone, number(2), [{"id": 2, "v": "b"}], 2)
+    append(spark, zone, target)
+    declare(zone)
+    put(zone, number(3), [{"id": 3, "v": "c", MARKER: 0}], 3)
+    mirrorlib.reset(spark, target, "plain", keep=True)
+
+    found = apply(spark, zone, target, cleanup="move")
+
+    assert ("current", 3) == (found.state, found.position), found.reason
+    left = sorted(path.name for path in (zone.root / "plain").glob("*.parquet"))
+    assert [number(1), number(3)] == left
+
+
+@pytest.mark.thorough
 def test_files_without_numbers_go_on_by_name(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

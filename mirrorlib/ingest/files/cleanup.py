@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 
 from mirrorlib.errors import MirrorError
+from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.plan import changed_files
 from mirrorlib.ingest.files.source_identity import goes_on
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
@@ -47,7 +48,12 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
         if not goes_on(work, opened):
             return
         overwritten = opened.plain and options.allow_overwrites  # and then appended again
-        for file in _finished(opened, entry, work.life.start_at):
+        life = work.life
+        before = History(work.journal, life.zone, until=life.ordinal - 1) if life.keeps else None
+        unread = before.passed() if before else {}
+        for file in _finished(opened, entry, life.start_at):
+            if file.name in unread:  # it counts as applied, so that nobody ever applies it
+                continue
             # Moving takes a while: what is there by now may be another file, which nobody has read.
             if overwritten and ((there := zone.stat(file.path)) is None or there.etag != file.etag):
                 continue
