@@ -126,9 +126,11 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
         return None if data is None else (number_of(names[0]), data)
 
     def write_checkpoint(self, life: Life, batch: int, data: bytes) -> None:
-        """Write down all files that were applied up to a batch."""
-        path = f"{self.folder_of(life)}.applied/{numbered(batch)}.parquet"
-        self.state.put_new(path, data)
+        """Write down all files that were applied up to a batch; the one before stays, for who has just found it."""
+        folder = f"{self.folder_of(life)}.applied"
+        self.state.put_new(f"{folder}/{numbered(batch)}.parquet", data)
+        for name in newest_names(self.state, folder)[2:]:
+            self.state.delete(f"{folder}/{name}")
 
 
 def find_journals(state: Store) -> dict[TableName, Journal]:

@@ -112,17 +112,17 @@ def test_a_new_life_has_applied_nothing(journal: Journal) -> None:
 
 
 def test_a_checkpoint_stands_for_the_plans_before_it(journal: Journal, tmp_path: Path) -> None:
-    """Every hundred batches; a start then reads what came after, and a damaged one is no loss."""
+    """Every hundred batches, and two stay; a start then reads what came after, and a damaged one is no loss."""
     life = journal.begin_life("first seen", "/zone", 1)
     history = History(journal, "/zone")
-    for batch in range(1, 204):
+    for batch in range(1, 304):
         end(journal, life, batch)
         history.applied()
         history.compact()
     whole = history.applied()
     folder = tmp_path / "journal" / "t" / "000001.applied"
     checkpoints = sorted(folder.iterdir())
-    assert ["200", "100"] == [path.stem.rpartition("-")[2] for path in checkpoints]
+    assert ["300", "200"] == [path.stem.rpartition("-")[2] for path in checkpoints]
     reads: list[str] = []
     kept = journal.entry
 
@@ -132,7 +132,7 @@ def test_a_checkpoint_stands_for_the_plans_before_it(journal: Journal, tmp_path:
 
     journal.entry = entry  # type: ignore[method-assign,assignment]  # to see what is read
     assert whole == History(journal, "/zone").applied()
-    assert ["201", "202"] == reads
+    assert ["301", "302"] == reads
 
     checkpoints[0].write_bytes(b"damaged")
 
