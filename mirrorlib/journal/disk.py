@@ -152,23 +152,26 @@ def open_state(state: Store, owner: str | None = None) -> None:
         if owner is not None and said.get("target") is None:
             state.put(STATE_FILE, record_bytes({**said, "target": owner}))
         return
-    probe = f"probe-{new_attempt()}.json"
-    try:
-        state.put_new(probe, b"1")  # not by its answer, which may have been lost
-        kept_out = not state.put_new(probe, b"2") and state.read(probe) == b"1"
-    except StoreError as exc:
-        if not has_no_put_new(exc):
-            raise
-        kept_out = False
-    finally:
-        state.delete(probe)
-    if not kept_out:
+    if not keeps_out(state, f"probe-{new_attempt()}.json"):
         why = "without which two runners could apply a batch twice"
         msg = f"{state.url} has no put-if-absent, {why}"
         raise JournalError(msg, next_step="Keep the state on another store, with --state.")
     owned = {} if owner is None else {"target": owner}
     state.put_new(STATE_FILE, record_bytes({"created_at": now(), **owned}))
     check_owner(state, owner)  # another runner may have been first
+
+
+def keeps_out(store: Store, probe: str) -> bool:
+    """Say whether a store's put-if-absent refuses a second writer; it is tried at a path of which nobody else knows."""
+    try:
+        store.put_new(probe, b"1")  # not by its answer, which may have been lost
+        return not store.put_new(probe, b"2") and store.read(probe) == b"1"
+    except StoreError as exc:
+        if not has_no_put_new(exc):
+            raise
+        return False
+    finally:
+        store.delete(probe)
 
 
 def check_owner(state: Store, owner: str | None) -> dict[str, Any] | None:

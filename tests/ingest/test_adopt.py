@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -197,6 +199,26 @@ def test_a_name_that_needs_column_mapping_is_read(fresh: Mirror) -> None:
     fresh.publish([{"id": 1, "a b": "x"}])
 
     assert ["overwrite"] == kinds(fresh.assert_current())
+
+
+def test_a_table_on_a_mount_without_hard_links_is_written_by_spark(
+    fresh: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta itself needs none, and the state lies elsewhere; nothing is copied that could not count."""
+    link = os.link
+
+    def refuse(source: Path, target: Path) -> None:
+        if fresh.path in target.parents:
+            raise OSError(errno.EOPNOTSUPP, "no hard links here")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", refuse)
+    fresh.publish([{"id": 1, "v": "x"}])
+
+    report = fresh.assert_current(state=str(fresh.root / "state"))
+
+    assert ["overwrite"] == kinds(report)
+    assert [] == list(fresh.path.glob("1-*.parquet"))
 
 
 STEPS = [("stage", "before"), ("stage", "after"), ("commit", "before"), ("commit", "after")]

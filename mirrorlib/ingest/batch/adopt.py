@@ -37,6 +37,7 @@ from mirrorlib.ingest.batch.stage import is_plain
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import Landed, can_spark_read
 from mirrorlib.ingest.work import Attempt, Work
+from mirrorlib.journal.disk import keeps_out
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import INSERT
 from mirrorlib.landing.parquet import iter_batches
@@ -69,6 +70,9 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
     counts = False
     try:
         with attempt.step("stage", counted=True):
+            # The state may lie elsewhere, and Delta needs no put-if-absent: a mount without hard links has none.
+            if not keeps_out(table, copies[0]):
+                return False
             for landed, copy in pairs:
                 if not copy_file(work.source.zone, landed.file.path, table, copy):
                     return False
