@@ -1500,3 +1500,33 @@ def test_reports_of_a_batch_are_the_same_when_it_was_looked_up(mirror: Mirror) -
         (b.files, b.inserts, b.updates, b.deletes, b.last_file) for b in report.batches
     ]
     assert "merge" == report.batches[0].kind
+
+
+def test_a_key_column_that_somebody_renamed_is_missed(mirror: Mirror) -> None:
+    """Even where others may write: added anew, it would be NULL in all rows, and no change would find its own."""
+    mapping = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5'"
+    mirror.do(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({mapping})")
+    mirror.do("ALTER TABLE {t} RENAME COLUMN id TO order_id")
+    mirror.publish()
+
+    mirror.assert_failed("ForeignWriteError", "Rename it back", allow_foreign_writes=True)
+
+    mirror.do("ALTER TABLE {t} RENAME COLUMN order_id TO id")
+    mirror.assert_current(allow_foreign_writes=True)
+
+
+def test_rows_that_came_while_a_first_batch_was_written_are_seen(fresh: Mirror) -> None:
+    """Under "WriteSerializable", which Delta's open source only reads, its overwrite does not replace them."""
+    fresh.publish()
+    fresh.run_until("done", "before")
+    fresh.do("INSERT INTO {t} SELECT 77L, 'foreign'")
+    log = fresh.path / "_delta_log"
+    ours, others = (log / f"{version:020d}.json" for version in (fresh.newest - 1, fresh.newest))
+    ours.rename(log / "ours")
+    others.rename(ours)
+    (log / "ours").rename(others)
+    for checksum in log.glob("*.crc"):
+        checksum.unlink()
+    fresh.spark.catalog.clearCache()
+
+    fresh.assert_failed("ForeignWriteError", "somebody else wrote to the table", "WRITE by")

@@ -27,6 +27,7 @@ from mirrorlib.delta.key_property import (
     keep_keys,
     keys_property,
     mirror_keys,
+    missing_columns,
     next_keys,
     stored_keys,
 )
@@ -78,6 +79,7 @@ def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
     found = find_table(work.spark, work.ref)
     if found is None:
         return  # the guard has seen it a moment ago; the commit itself will fail and be looked into
+    _refuse_lost_keys(work.table, found)
     has = found.columns
     added = tuple(c for c in growth.added if find_column(has, c.name) is None)
     for field in found.schema.fields:
@@ -116,6 +118,16 @@ def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
     if changes := "; ".join(done.changes(has)):
         number = attempt.plan.batch
         emit("schema", "%(table)s: %(changes)s", table=work.table, batch=number, changes=changes)
+
+
+def _refuse_lost_keys(table: str, found: Found) -> None:
+    """Refuse to add a key column anew: it would be NULL in all rows, of which no change would find one any more."""
+    keys = stored_keys(found.properties)
+    lost = missing_columns(keys, found.schema.names) if keys else ()
+    if lost:
+        msg = "somebody has renamed or dropped a key column of the table"
+        step = f"Rename it back, or start the table over: mirrorlib reset TARGET {table}"
+        raise ForeignWriteError(msg, table=table, column=lost[0], next_step=step)
 
 
 def _cause_of_rewrite(prepared: Prepared, columns: Columns) -> str:
