@@ -55,6 +55,7 @@ class Commit:
     user: str
     forgets: bool
     rows: int
+    read: int | None = None  # the version that it was computed on, as it says
 
     @property
     def told(self) -> str:
@@ -189,6 +190,7 @@ def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:
         user=info.get("userName") or info.get("userId") or info.get("engineInfo") or "unknown",
         forgets=TRANSACTION_RETENTION in asked,
         rows=int((info.get("operationMetrics") or {}).get("numOutputRows", 0)),
+        read=info.get("readVersion"),
     )
 
 

@@ -79,6 +79,10 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         looked = min(plan.table_version, looked)
     newest = work.log.newest(at_least=known)
     commits = () if newest is None else work.log.commits(looked, newest)
+    # Under "WriteSerializable" rows may have come while a first batch was written, which it does not replace.
+    read = commits[0].read if commits and not verified and not compared else None
+    if newest is not None and read is not None and read < looked:
+        commits = work.log.commits(read, newest)
     if newest is None or newest < known or not _has_commit(work, last.version, commits):
         raise _gone(work, last)
     _refuse_old_journal(work, commits, plan.batch)
