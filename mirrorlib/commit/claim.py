@@ -95,13 +95,16 @@ def claim_table(
     """
     if carries_marks(spark):
         return None
-    name, since = f"{_runner()}-{new_attempt()}", -1 if since is None else since
+    name, since = f"{runner()}-{new_attempt()}", -1 if since is None else since
     folder = f"claims/{sha256(writer.encode('utf-8', 'surrogatepass')).hexdigest()}"
     return Claim(spark=spark, ref=ref, log=log, since=since, state=state, folder=folder, name=name)
 
 
 def was_overtaken(log: TableLog, version: int | None) -> bool:
-    """Say whether anything but claims of this runner has been committed after a version; None or -1 for no table."""
+    """Say whether anything but this runner's claims and switches of the feed has been committed after a version.
+
+    None or -1 stands for no table.
+    """
     version = -1 if version is None else version
     newest = log.newest(at_least=version)
     newest = -1 if newest is None else newest
@@ -109,11 +112,11 @@ def was_overtaken(log: TableLog, version: int | None) -> bool:
         return newest != version
     commits = log.commits(version, newest)
     claims = [str((commit.ours or {}).get("claim", "")) for commit in commits]
-    return len(claims) < newest - version or not all(one.startswith(_runner()) for one in claims)
+    return len(claims) < newest - version or not all(one.startswith(runner()) for one in claims)
 
 
-def _runner() -> str:
-    """Name this runner, a thread, whose own claims explain none of its failures."""
+def runner() -> str:
+    """Name this runner, a thread, whose own claims and switches explain none of its failures."""
     return f"{_PROCESS}{threading.get_ident():x}"
 
 

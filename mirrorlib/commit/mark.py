@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.commit.claim import Claim
+from mirrorlib.commit.claim import Claim, runner
 from mirrorlib.commit.protocol import OvertakenError
 from mirrorlib.delta.log import IN_CONDITION, REWRITE
 from mirrorlib.delta.properties import FEED, PAUSED, set_properties
@@ -161,6 +161,6 @@ def _is_paused(found: Found | None) -> bool:
 
 def _switch(spark: SparkSession, ref: TableRef, *, on: bool) -> None:
     properties = {FEED: str(on).lower(), PAUSED: str(not on).lower()}
-    facts = {"outcome": REWRITE, "mirrorlib": VERSION}
+    facts = {"outcome": REWRITE, "mirrorlib": VERSION, "claim": runner()}
     with configured(spark, {}, {METADATA: as_metadata(facts)}):  # which the properties say, too
         set_properties(spark, ref.sql, properties)
