@@ -38,6 +38,7 @@ _SAID = re.compile(rf"{IN_CONDITION}([\w-]+=*)")
 _CLAIMED = re.compile(rf"{re.escape(CLAIM)}\W+(\w+-\w+)")
 REWRITE = "rewrite"  # the outcome of a commit that gives rows other types, and changes none
 _DIGITS = 20
+_SINCE = 16  # commits that may have come since the newest version was asked for
 TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 
 
@@ -131,8 +132,14 @@ class HistoryLog:
         return int(rows[0]["version"]) if rows else None
 
     def commits(self, after: int, until: int) -> tuple[Commit, ...]:
-        """Return the commits in (after, until], oldest first; it asks for all, as history has no lower bound."""
-        rows = self._spark.sql(f"DESCRIBE HISTORY {self._table}").collect()
+        """Return the commits in (after, until], oldest first.
+
+        History has no lower bound: it is told from the newest on, of which some may have come since.
+        """
+        count = until - after + _SINCE
+        rows = self._spark.sql(f"DESCRIBE HISTORY {self._table} LIMIT {count}").collect()
+        if len(rows) == count and min(row["version"] for row in rows) > after + 1:
+            rows = self._spark.sql(f"DESCRIBE HISTORY {self._table}").collect()
         found = {int(row["version"]): row.asDict(recursive=True) for row in rows}
         return tuple(tell_commit(one, found[one]) for one in sorted(found) if after < one <= until)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.log import LOG, FileLog, commit_path, list_log, tell_commit
+from mirrorlib.delta.log import LOG, FileLog, HistoryLog, commit_path, list_log, tell_commit
 from mirrorlib.errors import StoreError
 from mirrorlib.ingest.batch.evolve import Growth
 from mirrorlib.ingest.batch.outcome import outcome_of
@@ -22,6 +22,8 @@ from mirrorlib.journal.entries import Plan, Policies
 from mirrorlib.store import LocalStore
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from mirrorlib.ingest.batch.open_batch import Prepared
     from mirrorlib.ingest.work import Work
     from mirrorlib.store import FolderListing, StoredFile
@@ -104,6 +106,30 @@ def test_the_log_tells_both_who_looks_for_a_commit_and_who_reads_the_feed(tmp_pa
     assert list(found) == [commits.provenance(commit.version) for commit in found]
     assert (3, 3) == (commits.newest, commits.first)
     assert ["list"] == store.asked
+
+
+@pytest.mark.slow
+def test_a_history_is_asked_for_no_more_than_what_is_looked_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It tells what the files tell, wherever in it; one that is long is not fetched to its end at each look."""
+    ref = f"delta.`{tmp_path}`"
+    spark.range(1).write.format("delta").save(str(tmp_path))
+    for number in range(19):
+        spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES (a = '{number}')")
+    asked: list[int] = []
+
+    def sql(text: str) -> object:
+        rows = spark.sql(text).collect()
+        asked.append(len(rows))
+        return SimpleNamespace(collect=lambda: rows)
+
+    log = HistoryLog(cast("SparkSession", SimpleNamespace(sql=sql)), ref)
+
+    for after, until in ((18, 19), (17, 18), (3, 5), (0, 2), (-1, 0), (-1, 19)):
+        found = log.commits(after, until)
+        assert FileLog(LocalStore(tmp_path)).commits(after, until) == found
+    assert [17, 17, 18, 18, 20, 17, 20, 20] == asked
 
 
 @pytest.mark.parametrize("word", ["true", "TRUE"])
