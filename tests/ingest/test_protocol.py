@@ -23,6 +23,7 @@ import pytest
 import mirrorlib
 from computes import SERVERLESS
 from mirrorlib.delta import sessions
+from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import TableBusyError
 from mirrorlib.ingest.batch.commit import carry_out
@@ -109,6 +110,19 @@ def test_what_spark_appends_by_itself_counts_for_the_tables_size(fresh: Mirror) 
         sizes.append(sum(file.stat().st_size for file in fresh.path.glob("*.parquet")))
 
     assert sizes == [fresh.outcome(batch)["table_bytes"] for batch in (1, 2, 3)]
+
+
+def test_what_is_updated_again_and_again_does_not_count_as_growth(
+    fresh: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no log tells a size, as that of a table whose folder is closed, the sum is looked at once it has doubled."""
+    monkeypatch.setattr(FileLog, "table_bytes", lambda *_: None)
+    for letter in "abcd":
+        fresh.publish([{"id": 1, "v": letter * 100_000}], [4])
+
+    fresh.assert_current(max_files=1)
+
+    assert fresh.outcome(4)["table_bytes"] < 100_000
 
 
 @pytest.mark.thorough

@@ -45,10 +45,13 @@ def outcome_of(
         found = found or find_table(work.spark, work.ref)
         columns = () if found is None else to_pairs(found.columns)
         keys = "" if found is None else found.properties.get(KEYS_PROPERTY, "")
-    # A batch may also replace what is there: only where nothing tells, it is taken to come on top.
+    # A batch may also replace what is there: only where nothing tells, it is taken to come on top, until that doubles.
     size = found.bytes if found else work.log.table_bytes(ended.version)
     if size is None:
         size = attempt.table_bytes + facts.get("bytes", 0)
+        if size.bit_length() > attempt.table_bytes.bit_length():
+            looked_at = find_table(work.spark, work.ref)
+            size = looked_at.bytes if looked_at else size
     changed = (one.name for one in plan.files if not attempt.source.has(one))
     return Done(
         outcome=outcome,
