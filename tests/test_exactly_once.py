@@ -28,7 +28,7 @@ TORTURE = os.environ.get("MIRRORLIB_TORTURE")
 # A mark wins over the command line: whoever asks for many kills wants them all.
 pytestmark = [pytest.mark.kill, pytest.mark.slow, pytest.mark.timeout(0 if TORTURE else 900)]
 
-STEPS = ("list", "read", "plan", "guard", "stage", "commit", "clean", "done")
+STEPS = ("list", "read", "plan", "guard", "stage", "commit", "done")
 ALWAYS = tuple((step, when) for step in STEPS for when in ("before", "after"))
 # The road is taken where a batch is staged and committed; before and after that, the two are one.
 BY_SPARK = tuple((step, when) for step, when in ALWAYS if step in {"guard", "stage", "commit"})

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -123,6 +124,22 @@ def test_what_is_updated_again_and_again_does_not_count_as_growth(
     fresh.assert_current(max_files=1)
 
     assert fresh.outcome(4)["table_bytes"] < 100_000
+
+
+def test_what_a_killed_run_has_staged_is_removed_where_no_lock_tells_that_it_is_gone(
+    mirror: Mirror,
+) -> None:
+    """As in an object store; what another runner may be at is left alone."""
+    place = mirror.path.parent / "_mirrorlib" / "staged" / "tables" / "orders"
+    today = datetime.now(UTC).date()
+    old, new = (place / f"{today - timedelta(days=days)}-killed" for days in (2, 0))
+    mirror.publish()
+
+    mirror.assert_current(
+        observe=at("plan", "after", lambda: (old.mkdir(parents=True), new.mkdir()))
+    )
+
+    assert [new] == list(place.iterdir())
 
 
 @pytest.mark.thorough

@@ -133,7 +133,7 @@ def test_a_row_that_differs_is_one_update(
     assert {(n, "a") for n in range(5)} == {(row["id"], row["v"]) for row in copied}
 
 
-STEPS = ("list", "fence", "read", "plan", "guard", "stage", "commit", "done", "clean")
+STEPS = ("list", "fence", "read", "plan", "guard", "stage", "commit", "done")
 
 
 @pytest.mark.parametrize(

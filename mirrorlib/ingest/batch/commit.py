@@ -14,7 +14,7 @@ from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.mark import mark_nothing, overwrite_columns, overwrite_rows, resume_feed
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.protocol import Committer, came_late, commit_plan
-from mirrorlib.commit.stage import ADD, CHANGE, DROP, Stage, Staged
+from mirrorlib.commit.stage import ADD, CHANGE, DROP, Stage, Staged, staging
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.log import Commit
@@ -44,7 +44,7 @@ from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.report import Kind
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.work import Attempt, Work
-from mirrorlib.journal.entries import REBUILD, Done, Entry, Plan, new_attempt
+from mirrorlib.journal.entries import REBUILD, Done, Entry, Plan
 
 _LOG = logging.getLogger(__name__)
 
@@ -162,12 +162,10 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
     work, plan = attempt.work, attempt.plan
     columns, replaces_columns = evolve_table(attempt, prepared)
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
-    # A folder unlike that of any other attempt, as `staging` lends; observers hear when it is removed.
-    folder = f"staged/tables/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
-    stage = Stage(spark=work.spark, state=work.state, folder=folder)
     if not replaces_columns and adopt_batch(attempt, prepared):
         return
-    try:
+    place = f"staged/tables/{work.ref.name.segment}"
+    with staging(work.spark, work.state, place, tidies=True) as stage:
         with attempt.step("stage", counted=True):
             staged, kind = _stage(attempt, stage, prepared, replaces_columns=replaces_columns)
         named = {MARKER_NAMES[marker]: count for marker, count in prepared.counts.items()}
@@ -194,9 +192,6 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
                     table_bytes=attempt.table_bytes,
                     quiet=plan.policies.quiet,
                 )
-    finally:
-        with attempt.step("clean"):
-            work.state.delete_folder(folder)
 
 
 def _stage(
