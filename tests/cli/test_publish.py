@@ -174,6 +174,24 @@ def test_files_published_again_after_the_bad_one_is_repaired_are_there_once(
     assert ["a", "b", "c"] * 2 == batches(LocalStore(Path(zone)))
 
 
+@pytest.mark.parametrize("value", ["7", "x", "1.5", "2026-01-28"])
+@pytest.mark.parametrize("file_format", ["parquet", "csv"])
+def test_a_column_without_values_is_the_same_whatever_type_it_has_by_then(
+    zone: str, tmp_path: Path, file_format: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CSV has no types: a file that is published again is known though the column has one since."""
+    first, empty, full = (tmp_path / f"{name}.csv" for name in ("first", "empty", "full"))
+    first.write_text("id,x\n0,\n" if file_format == "parquet" else f"id,x\n0,{value}\n")
+    empty.write_text("id,x\n1,\n2,\n")
+    full.write_text(f"id,x\n3,{value}\n")
+    for path in (first, empty, full, first, empty, full):
+        options = ["--keys", "id", "--format", file_format, "--batch-id", path.stem]
+        assert 0 == main(["publish", zone, "t", str(path), *options])
+
+    assert 3 == capsys.readouterr().out.count("was there already")
+    assert 3 == len(visible(LocalStore(Path(zone)), "t"))
+
+
 def test_equal_files_of_one_command_are_published_each(zone: str, rows: list[str]) -> None:
     """The second is no repetition of the first; a command of the first alone is another one."""
     assert 0 == main(["publish", zone, "dbo/orders", rows[0], rows[0], rows[1], "--keys", "id"])

@@ -56,7 +56,9 @@ class FolderState:
             keys = tuple(find_name(names, key) or key for key in metadata.key_columns)
             metadata = replace(metadata, key_columns=keys)
         if format_of(metadata) == "csv":
-            mine = {fold_name(column.name): column for column in fitted.definition}
+            # Without a type are columns of nothing but NULL, which stay what they are.
+            typed = [column for column in fitted.definition if column.data_type]
+            mine = {fold_name(column.name): column for column in typed}
             columns = {fold_name(column.name): column for column in metadata.schema_definition}
             columns = {**columns, **mine} if force else {**columns, **mine, **columns}
             metadata = replace(metadata, schema_definition=tuple(columns.values()))

@@ -130,10 +130,10 @@ def _read_csv(path: Path, table: str, types: Mapping[str, pa.DataType]) -> pa.Ta
 
 def _typed(texts: pa.ChunkedArray, known: pa.DataType | None) -> pa.ChunkedArray:
     """Read a column as the table's type, if all its values are that, else as what they look like: 007 is not 7."""
+    if texts.null_count == len(texts):  # whatever the table has by now: the same, published again
+        return pa.chunked_array([pa.nulls(len(texts))])
     if known in (pa.string(), pa.binary()):
         return texts.cast(known)
-    if known is None and texts.null_count == len(texts):
-        return pa.chunked_array([pa.nulls(len(texts))])
     bare = pc.ascii_trim_whitespace(texts)
     for kind in _LOOKS if known is None else (known, *_LOOKS):
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):

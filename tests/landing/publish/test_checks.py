@@ -410,6 +410,21 @@ def test_text_goes_into_a_time_of_delimited_text_where_it_is_one(tmp_path: Path)
     assert 3 == table.write(no_time, force=True).number
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_a_column_of_nothing_keeps_the_type_that_delimited_text_declares(
+    tmp_path: Path, *, force: bool
+) -> None:
+    """Forced or not: a column cannot be declared without one."""
+    table = LandingZoneWriter(tmp_path).table("t", keys=["id"], file_format="csv")
+    table.write(column(pa.string(), "a"))
+    table.write(column(pa.null(), None), force=force)
+
+    declared = json.loads((tmp_path / "t" / "_metadata.json").read_text())
+    columns = declared["SchemaDefinition"]["Columns"]
+    assert ["Int64", "String"] == [one["DataType"] for one in columns]
+    assert 3 == table.write(column(pa.string(), "b")).number
+
+
 def test_delimited_text_needs_a_type_at_once(tmp_path: Path) -> None:
     """A column of nothing cannot be declared."""
     assert "no type" in refusal(tmp_path, column(pa.null(), None), file_format="csv").reason
