@@ -138,12 +138,14 @@ def _typed(texts: pa.ChunkedArray, known: pa.DataType | None) -> pa.ChunkedArray
     for kind in _LOOKS if known is None else (known, *_LOOKS):
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
             values = (bare if kind == known else texts).cast(kind)
-            changes = has_no_numbers if kind == known else _is_not_plain
-            return texts if is_number(kind) and changes(texts, kind) else values
+            if not is_number(kind):
+                return values
+            changes = has_no_numbers(texts, kind) or (kind != known and _is_not_plain(texts))
+            return texts if changes else values
     return texts
 
 
-def _is_not_plain(texts: pa.ChunkedArray, _: pa.DataType) -> bool:
+def _is_not_plain(texts: pa.ChunkedArray) -> bool:
     """Say whether some text is more, or less, than a number."""
     plain = pc.match_substring_regex(texts, _PLAIN_NUMBER)
     short = pc.less_equal(pc.utf8_length(texts), _LONGEST_NUMBER)
