@@ -8,9 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
+from mirrorlib.errors import (
+    LandingZoneError,
+    MarkerError,
+    SchemaError,
+    StoreError,
+    TableBusyError,
+)
 from mirrorlib.identifiers import find_name
 from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT, check_names
+from mirrorlib.landing.listing import list_tables
 from mirrorlib.landing.publish.allocate import publish_next
 from mirrorlib.landing.publish.claims import Call, FileSequence, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
@@ -23,7 +30,7 @@ from mirrorlib.landing.publish.rows import (
     spelled_in,
     take_rows,
 )
-from mirrorlib.names import TableName
+from mirrorlib.names import TableName, find_conflicts
 from mirrorlib.store import Store
 
 if TYPE_CHECKING:
@@ -40,7 +47,7 @@ class LandingTable:
 
     def __init__(self, zone: Store, name: TableName, wanted: Wanted, partner: bytes | None) -> None:
         self._zone = zone
-        self._name = str(name)
+        self._table, self._name = name, str(name)
         self._place = FileSequence(table=self._name, folder=name.folder)
         self._wanted = wanted
         self._partner = partner
@@ -78,6 +85,7 @@ class LandingTable:
             MetadataError: the table was declared otherwise before.
             SchemaError: the rows do not go with the format, or with what was published before.
             StoreError: the store failed; call again with the same rows.
+            TableNameError: the table is new, and another one would stop beside it.
             TableBusyError: another file follows there; nothing was published.
 
         """
@@ -236,6 +244,8 @@ class LandingTable:
         for _ in range(_ATTEMPTS):
             state = self._state
             draft = make_draft(rows, state, wanted, self._place)
+            if state.metadata is None:
+                self._check_name()
             done = draft.declare(self._zone, self._place.folder, state, self._partner)
             if not done or draft.metadata != state.metadata or draft.known != state.known:
                 self._refresh()
@@ -243,6 +253,15 @@ class LandingTable:
                 return draft
         msg = "other writers keep changing the table's schema"
         raise TableBusyError(msg, table=self._name, next_step="Publish again when they are done.")
+
+    def _check_name(self) -> None:
+        """Refuse a new table beside which a good one of the zone would stop, as readers stop both."""
+        # Where the zone itself is not there yet, or may not be listed, nobody can tell.
+        with contextlib.suppress(LandingZoneError, StoreError):
+            others = {one.name for one in list_tables(self._zone) if not one.unlisted}
+            if error := find_conflicts({self._table, *others}).get(self._table):
+                step = "Publish under another name, or remove the other table's folder first."
+                raise error.but(next_step=step)
 
     def _landed(self, draft: Draft, call: Call) -> Published:
         files, notes = [], draft.notes

@@ -80,9 +80,10 @@ class LandingZoneWriter:
 
         """
         found = parse_visible(name)
-        if found.schema is None and found.table.endswith(SCHEMA_SUFFIX):
-            msg = "a folder whose name ends in .schema holds tables, and is none"
-            raise TableNameError(msg, table=name, next_step="Choose another name.")
+        if (found.schema or found.table).endswith(SCHEMA_SUFFIX):
+            msg = "a name that ends in .schema is that of a schema's folder, which holds tables"
+            step = "Name the table alone, or as schema/table, such as dbo/orders."
+            raise TableNameError(msg, table=name, next_step=step)
         # A word that is not known would be taken for the default, and stay so for the table's life.
         for option, word, words in (
             ("file_format", file_format, get_args(PublishFormat)),

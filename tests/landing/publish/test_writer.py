@@ -398,12 +398,42 @@ def test_a_zone_is_listed_by_our_reader_as_it_was_meant(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "_t", ".t", "a/b/c", "_s/t", "s/_t", "dbo.schema", "a\nb", "..", "x" * 300]
+    "name",
+    [
+        "",
+        "_t",
+        ".t",
+        "a/b/c",
+        "_s/t",
+        "s/_t",
+        "dbo.schema",
+        "dbo.schema/t",
+        "a\nb",
+        "..",
+        "x" * 300,
+    ],
 )
 def test_a_name_that_no_reader_takes_for_a_table_is_refused(tmp_path: Path, name: str) -> None:
     """Before anything is written."""
     with pytest.raises(TableNameError):
         LandingZoneWriter(tmp_path).table(name)
+
+
+@pytest.mark.parametrize(
+    "name,how", [("dbo/Orders", "differ only by case"), ("DBO", "one inside the other")]
+)
+def test_a_new_table_beside_which_another_one_would_stop_is_refused(
+    store: Store, name: str, how: str
+) -> None:
+    """As readers would refuse both; the table that is there goes on, and so do others."""
+    publish(store, "a")
+    with pytest.raises(TableNameError, match=rf"{how}.*under another name"):
+        LandingZoneWriter(store).table(name, keys=["id"]).write(batch("b"))
+
+    (alone,) = list_tables(store)
+    assert alone.refusal is None
+    assert [2] == publish(store, "b")
+    assert 1 == LandingZoneWriter(store).table("dbo/others").write(batch("b")).number
 
 
 @pytest.mark.parametrize(
