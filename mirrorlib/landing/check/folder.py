@@ -56,7 +56,11 @@ def review_folder(
                 found.add("foreign-folder", what, file=inner)
             elif not partition and not policy.metadata.partitioned:
                 found.add("partition-undeclared", "a partition folder", file=inner)
-    files = [file for level in levels for file in _review_level(level, policy, found)]
+    # What was applied is moved to the table's folder, from its partition folders too.
+    cleaned = any(_CLEANED & set(listed.folders) for _, listed in levels)
+    files = [
+        file for level in levels for file in _review_level(level, policy, found, cleaned=cleaned)
+    ]
     names = [file.name for _, listed in levels for file in listed.files]
     if not files and not any(_is_data(policy, name) for name in names):
         found.add("no-files", "no change file")
@@ -70,7 +74,9 @@ def review_folder(
     return tuple(files)
 
 
-def _review_level(level: Level, policy: Policy, found: Findings) -> list[StoredFile]:
+def _review_level(
+    level: Level, policy: Policy, found: Findings, *, cleaned: bool
+) -> list[StoredFile]:
     partition, listed = level
     files: list[StoredFile] = []
     for stored in listed.files:
@@ -79,7 +85,8 @@ def _review_level(level: Level, policy: Policy, found: Findings) -> list[StoredF
             files.append(replace(stored, below=name))
     if not policy.by_time:
         files.sort(key=_number)
-        _review_numbers(level, [_number(file) for file in files], found)
+        rule = "cleaned-up" if cleaned else "first-number"
+        _review_numbers(partition, [_number(file) for file in files], rule, found)
     return files
 
 
@@ -130,8 +137,10 @@ def _stem(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _review_numbers(level: Level, numbers: Sequence[int], found: Findings) -> None:
-    partition, listed = level
+def _review_numbers(
+    partition: str, numbers: Sequence[int], begins_late: str, found: Findings
+) -> None:
+    """Look at a partition folder's numbers; *begins_late* is the rule for a first one above 1."""
 
     def place(number: int) -> str:
         """Name it without an extension, which a missing file has not chosen yet."""
@@ -144,8 +153,7 @@ def _review_numbers(level: Level, numbers: Sequence[int], found: Findings) -> No
             found.add("duplicate-number", what, file=place(number))
     first = min(counted, default=1)
     if first > 1:
-        rule = "cleaned-up" if _CLEANED & set(listed.folders) else "first-number"
-        found.add(rule, f"the first number is {first}", file=place(1))
+        found.add(begins_late, f"the first number is {first}", file=place(1))
     for before, after in pairwise(sorted(counted)):
         if after - before > 1:
             what = f"the numbers {before + 1} to {after - 1} are missing"

@@ -228,6 +228,13 @@ def _cleaned_up(zone: ZoneWriter, broken: bool) -> None:
     (table.folder / "_ProcessedFiles").mkdir()
 
 
+@breaks("cleaned-up")
+def _cleaned_up_of_a_partition(zone: ZoneWriter, broken: bool) -> None:
+    table = empty(zone, isPartitionEnabled=True)
+    table.file(ROWS, number=2 if broken else 1, partition="Region=eu")
+    (table.folder / "_ProcessedFiles").mkdir()
+
+
 @breaks("gap")
 def _gap(zone: ZoneWriter, broken: bool) -> None:
     orders(zone).file(ROWS, number=3 if broken else 2)
