@@ -62,6 +62,10 @@ class Command:
                 details["choices"] = words_of(name)
             elif kind.islower():
                 details["choices"] = tuple(kind.split("|"))
+                if details["default"] is None:  # a job's parameter may be empty
+                    shown = f"{{{','.join(details['choices'])}}}"
+                    details |= {"type": lambda text: text or None, "metavar": shown}
+                    details["choices"] = (*details["choices"], None)
             else:
                 known = {**READERS, **self.readers}
                 details |= {"metavar": kind, "type": known.get(name, known.get(kind, str))}

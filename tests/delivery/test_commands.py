@@ -91,10 +91,14 @@ def test_keys_are_a_name_a_list_or_a_mapping_of_tables(
 ) -> None:
     """A task's parameter is one text, and may be empty; a person repeats the option."""
     arguments = cli.make_parser().parse_args(
-        ["export", "t", "--consumer", "c", "--to", "x", "--max-versions=", *words]
+        ["export", "t", "--consumer", "c", "--to", "x", "--max-versions=", "--mode=", *words]
     )
 
-    assert (expected, None) == (_keys(arguments), arguments.max_versions)
+    assert (expected, None, None) == (
+        _keys(arguments),
+        arguments.max_versions,
+        arguments.mode,
+    )
 
 
 @pytest.mark.parametrize(
