@@ -204,10 +204,11 @@ def test_places_that_no_system_takes_get_no_stack_trace(
     assert told.startswith("mirrorlib: cannot do what was asked for (found [Errno ")
 
 
-def test_a_reader_who_has_seen_enough_gets_no_stack_trace(zone: ZoneWriter) -> None:
-    """`mirrorlib check … | head` closes the pipe early."""
+@pytest.mark.parametrize("words", ["check {zone}", "status {zone}/none"])
+def test_a_reader_who_has_seen_enough_gets_no_stack_trace(zone: ZoneWriter, words: str) -> None:
+    """`mirrorlib check … | head` closes the pipe early, to errors too."""
     zone.table("orders", keys=["id"]).file([{"id": 1}], number=2)
-    command = [sys.executable, "-m", "mirrorlib.cli", "check", str(zone), "--json"]
+    command = [sys.executable, "-m", "mirrorlib.cli", *words.format(zone=zone).split(), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stderr is not None

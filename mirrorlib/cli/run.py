@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
@@ -42,6 +43,14 @@ class CutShortError(KeyboardInterrupt):
 
 def run_one(arguments: argparse.Namespace) -> int:
     """Run one command; return its exit code."""
+    try:
+        return _run_one(arguments)
+    except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED
+
+
+def _run_one(arguments: argparse.Namespace) -> int:
     told, log = vars(arguments), logging.StreamHandler()
     level = logging.INFO if arguments.verbose else logging.ERROR
     log.setLevel(level)  # of what listeners are told, no more is shown
@@ -62,9 +71,8 @@ def run_one(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt as exc:
         sys.stderr.write(f"mirrorlib: {str(exc) or 'interrupted'}\n")
         return SIGNALLED + (exc.number if isinstance(exc, CutShortError) else signal.SIGINT)
-    except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED
+    except BrokenPipeError:
+        raise
     except Exception as exc:
         if is_sparks(exc):
             logging.getLogger(__name__).exception("Spark failed", exc_info=exc)
@@ -93,7 +101,8 @@ class Stop:
         if self.is_set():
             raise KeyboardInterrupt
         self.number = signal.Signals(number)
-        sys.stderr.write(f"\n{self.number.name}: stopping after the commits in flight\n")
+        with contextlib.suppress(OSError):  # Ctrl-C has ended the `tee` behind us, too
+            sys.stderr.write(f"\n{self.number.name}: stopping after the commits in flight\n")
 
     def is_set(self) -> bool:
         """Say whether one has come."""
