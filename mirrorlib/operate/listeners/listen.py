@@ -62,12 +62,21 @@ def _open(to: str | os.PathLike[str], ended: contextlib.ExitStack) -> Listener:
         if to in {"openlineage", "otel"}:
             step = how_to_install(cast("Extra", to))
             return Listener(str(to), import_module(f"{__package__}.to_{to}").open_client())
-        file = WatchedFileHandler(to, encoding="utf-8")  # which opens it again where it was moved
+        file = _LineFile(to, encoding="utf-8")
     except (ImportError, OSError) as exc:
         raise ParameterError(msg, found=str(exc), next_step=step) from exc
     ended.callback(_close, file)
     file.setFormatter(_JsonLine())
     return Listener(str(to), lambda record, _: file.handle(record))
+
+
+class _LineFile(WatchedFileHandler):
+    """A file of lines, opened again where it was moved; what cannot be written is its `Listener`'s to tell."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name is logging's
+        """Raise what `emit` has caught."""
+        del record
+        raise  # noqa: PLE0704
 
 
 def _close(file: logging.Handler) -> None:

@@ -277,6 +277,19 @@ def test_a_file_that_cannot_be_made_anew_fails_nothing(
     assert ["b"] == [one["table"] for one in lines(path)]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
+def test_an_event_that_a_full_disk_does_not_take_is_told_in_one_line(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the stack that `logging` shows of what its handlers meet."""
+    with mirrorlib.listen("/dev/full"):
+        emit("reset", "%(table)s was reset", table="a")
+
+    (said,) = [one.getMessage() for one in caplog.records if one.levelno > logging.INFO]
+    assert said.startswith("/dev/full does not know that a was reset: [Errno 28]")
+    assert "" == capsys.readouterr().err
+
+
 def test_listening_leaves_the_logger_as_it_was(tmp_path: Path) -> None:
     """And one run adds to what another has written, also where the file was moved away meanwhile."""
     log, path = logging.getLogger("mirrorlib.events"), tmp_path / "events"
