@@ -17,7 +17,7 @@ from mirrorlib.cli.command import call_shown, say_error, say_json
 from mirrorlib.cli.main import CLOSED, OK, SIGNALLED, STOPPED, USAGE
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.delta.lock import has_lost_java
-from mirrorlib.delta.trouble import is_sparks, spark_error
+from mirrorlib.delta.trouble import is_sparks, log_level, spark_error
 from mirrorlib.errors import LocalSparkError, MirrorError, StoreError
 from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.operate.listeners.listen import listen
@@ -75,8 +75,8 @@ def _run_one(arguments: argparse.Namespace) -> int:
         raise
     except Exception as exc:
         if is_sparks(exc):
-            logging.getLogger(__name__).exception("Spark failed", exc_info=exc)
             error = spark_error(exc, "do what was asked for")
+            logging.getLogger(__name__).log(log_level(error), "Spark failed", exc_info=exc)
         elif isinstance(exc, OSError):
             logging.getLogger(__name__).info("a file failed", exc_info=exc)
             step = "See that each place that was named is what it has to be, and may be read and written."

@@ -180,6 +180,11 @@ def spark_error(exc: BaseException, doing: str, table: str | None = None) -> Mir
     return MirrorError(told.reason, table=table, found=told.found, next_step=told.next_step)
 
 
+def log_level(error: MirrorError) -> int:
+    """Say how loudly the log has Spark's own story: what is known by name says all that people need."""
+    return logging.ERROR if error.next_step == _LOG else logging.INFO
+
+
 def as_mirror_error(exc: Exception, table: str) -> MirrorError:
     """Give an error as reports tell it: Spark's in our words, what nobody foresaw by its class and first line.
 
@@ -187,9 +192,11 @@ def as_mirror_error(exc: Exception, table: str) -> MirrorError:
     """
     if isinstance(exc, MirrorError):
         return exc
-    _LOGGER.error("%s: failed unexpectedly", table, exc_info=exc)
-    if is_sparks(exc):
-        return spark_error(exc, "do what the table needs", table)
+    told = spark_error(exc, "do what the table needs", table) if is_sparks(exc) else None
+    level = logging.ERROR if told is None else log_level(told)
+    _LOGGER.log(level, "%s: failed unexpectedly", table, exc_info=exc)
+    if told is not None:
+        return told
     msg = f"an unexpected {type(exc).__name__}"
     step = "The log has the whole story; the table is tried again on the next run."
     return MirrorError(msg, table=table, found=first_line(exc, _LONGEST), next_step=step)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.delta import trouble
-from mirrorlib.delta.trouble import first_line, spark_error
+from mirrorlib.delta.trouble import as_mirror_error, first_line, spark_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,6 +222,26 @@ def test_a_name_with_a_bracket_is_no_condition() -> None:
 
     assert ["UNRESOLVED_COLUMN.WITH_SUGGESTION"] == trouble.conditions_of(RuntimeError(text))
     assert spark_error(RuntimeError("`[AA.x`"), "commit").reason
+
+
+@pytest.mark.parametrize(
+    "text,level",
+    [
+        ("[DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT] x", "INFO"),
+        ("No space left on device", "INFO"),
+        ("[CAST_INVALID_INPUT] x", "ERROR"),
+        ("[NOBODY_KNOWS_IT] x", "ERROR"),
+    ],
+)
+def test_the_log_is_loud_about_what_has_no_sentence_of_ours(
+    text: str, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is known by name is told without a stack trace; the log has it where it is asked for."""
+    caplog.set_level(logging.INFO)
+
+    as_mirror_error(PySparkException(text), "orders")
+
+    assert [level] == [one.levelname for one in caplog.records if one.exc_info]
 
 
 def test_of_java_the_cause_is_told() -> None:
