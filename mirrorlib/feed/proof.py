@@ -85,6 +85,9 @@ def flaw_of(commit: FeedCommit, current: Metadata, newest: Metadata) -> str:
         return f"version {version} changes rows, but its metrics say it does not, and Delta leaves it out"
     if commit.changes and not spans(current, became):
         return f"version {version} replaced rows and schema at once"
+    # Rows that it leaves alone have the values again that a column had before it was dropped.
+    if commit.provenance.operation == "RESTORE" and became.mapped and not spans(became, current):
+        return f"version {version}, a RESTORE, brought columns back whose values no change tells"
     return ""
 
 

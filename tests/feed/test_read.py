@@ -471,3 +471,23 @@ def test_each_commit_is_read_once_for_all_windows(
     assert 199 == windows[-1].until
     assert {1} == {n for path, n in reads.items() if path.endswith(".json")}
     assert 200 == len(reads)
+
+
+@pytest.mark.thorough("rows")
+@pytest.mark.parametrize("between", [("INSERT INTO {t} VALUES (3)",), ()], ids=["rows", "none"])
+def test_a_restore_that_brings_a_column_back_is_no_change_to_be_told(
+    spark: SparkSession, tmp_path: Path, between: tuple[str, ...]
+) -> None:
+    """Rows that it does not touch have the column's values again, whether it touches others or none."""
+    mapped = f"{FEED}, 'delta.columnMapping.mode' = 'name'"
+    table = Table(spark, tmp_path / "t", "id bigint, v string", mapped).run(
+        "INSERT INTO {t} VALUES (1, 'a'), (2, 'b')",
+        "ALTER TABLE {t} DROP COLUMN v",
+        *between,
+        "RESTORE TABLE {t} TO VERSION AS OF 1",
+    )
+    newest = 3 + len(between)
+    for after in (-1, newest - 1):
+        with pytest.raises(FeedExpiredError, match="brought columns back") as caught:
+            table.read(after=after)
+        assert newest + 1 == caught.value.first_readable
