@@ -13,7 +13,12 @@ from dataclasses import replace
 from mirrorlib.delivery.deliver_window import check_registry, end_window, refuse_void
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.sinks.open import is_same_url
-from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, check_table
+from mirrorlib.delivery.stream_job import (
+    OtherWishesError,
+    StreamJob,
+    begin_anew,
+    check_table,
+)
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, MirrorError, TableBusyError
 from mirrorlib.feed.declared_keys import find_mirror
@@ -124,9 +129,9 @@ def _next(job: StreamJob, entry: WindowEntry | None) -> WindowPlan | None:
             return None
         until = min(goal, position + (job.run.max_versions or goal + 1))
         window = open_window(commits, position, until)
-    except FeedExpiredError:
+    except FeedExpiredError as exc:
         if stream.on_expired == "fail":
-            raise
+            raise exc.but(next_step=begin_anew(stream)) from exc
         return _plan(job, entry, None, commits.newest)
     if window.rewritten:  # what came before is told in the types that it had
         until = max(window.rewritten[0] - 1, position + 1)

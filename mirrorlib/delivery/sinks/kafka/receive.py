@@ -86,7 +86,10 @@ class KafkaSink:
             return 0
         scene = self._scene(stream)
         if not found.window and delivery.continues:
-            raise _emptied(scene)
+            msg = (
+                f"{self._address.positions} does not tell any more how far the table was delivered"
+            )
+            raise scene.error(msg, _REWIND)
         record = Message(*position_record(stream, plan, scene.topic, found.turn), 0)
         # The first snapshot of a stream voids what an earlier one has begun: what was deleted since is not in it.
         resets = plan.kind == "snapshot" and (found.begun or plan.reset or stream.ordinal > 1)
@@ -128,13 +131,14 @@ class KafkaSink:
                 del self._lines[next(iter(self._lines))]
 
 
+_REWIND = (
+    "Rewind the consumer to a snapshot: mirrorlib consumers TARGET --rewind NAME --to snapshot."
+)
+
+
 def _emptied(scene: Scene) -> StoreError:
     reason = "what was delivered before is not there any more"
-    step = (
-        "Rewind the consumer to a snapshot: mirrorlib consumers TARGET --rewind NAME --to snapshot;"
-        " or, to go on with what comes, create the topic."
-    )
-    return scene.error(reason, step)
+    return scene.error(reason, f"{_REWIND} Or, to go on with what comes, create the topic.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
