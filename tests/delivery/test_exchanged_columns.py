@@ -65,12 +65,12 @@ class Source:
             assert "current" == report.state, (kind, report.reason)
             assert rows == self._copy(kind), kind
 
-    def refuse(self, kinds: Sequence[str], *words: str) -> None:
+    def refuse(self, kinds: Sequence[str], *words: str, why: str = OTHER) -> None:
         """Deliver, which has to fail and to ask for a snapshot, and give that."""
         for kind in kinds:
             report = self.export(kind)
             assert "failed" == report.state, kind
-            for word in (OTHER, "mirrorlib consumers TARGET --rewind", "--to snapshot", *words):
+            for word in (why, "mirrorlib consumers TARGET --rewind", "--to snapshot", *words):
                 assert word in report.reason, kind
             rewind_consumer(f"{self.root}/source", kind, "snapshot")
         self.take(kinds)
@@ -115,6 +115,26 @@ def test_a_column_that_was_dropped_and_added_again_asks_for_a_snapshot(
     source.refuse(COPIES, "column c")
     source.run("UPDATE {t} SET c = 'now' WHERE id = 1")
     source.take(COPIES)
+
+
+@pytest.mark.thorough
+def test_a_column_that_comes_back_later_asks_for_a_snapshot(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Behind a window that did not have it: readers of a zone hold what it was; brought back by a restore, anywhere."""
+    source = Source(spark, tmp_path, "id INT, c STRING, d STRING")
+    source.run(MAP, "INSERT INTO {t} VALUES (1, 'a', 'x'), (2, 'b', 'y')")
+    source.take(COPIES)
+    source.run("ALTER TABLE {t} DROP COLUMN c", "UPDATE {t} SET d = 'z' WHERE id = 1")
+    source.take(COPIES)
+    source.run("RESTORE TABLE {t} TO VERSION AS OF 2")
+    source.refuse(COPIES, why="brought columns back")
+    source.run("ALTER TABLE {t} DROP COLUMN c", "UPDATE {t} SET d = 'z' WHERE id = 1")
+    source.take(("zone",))
+    source.run("ALTER TABLE {t} ADD COLUMNS (c STRING)", "UPDATE {t} SET d = 'w' WHERE id = 1")
+    source.refuse(("zone",), "column c")
+    source.run("UPDATE {t} SET c = 'now' WHERE id = 1")
+    source.take(("zone",))
 
 
 @pytest.mark.thorough

@@ -45,18 +45,20 @@ class Batch:
     keys: tuple[str, ...]
     ordinal: int  # the stream's number among the consumer's
     columns: tuple[str, ...]  # the source's
-    physical: Mapping[str, str]  # which physical column each name stands for
+    # Which physical column each name stands for; of those that are gone, too, stood for: readers hold their values.
+    physical: Mapping[str, str]
 
     @classmethod
-    def of(cls, delivery: Delivery) -> Batch:
-        """Name a window."""
+    def of(cls, delivery: Delivery, last: Batch | None) -> Batch:
+        """Name a window that follows on the *last* one; a snapshot takes the place of all that there was."""
         stream, plan = delivery.stream, delivery.plan
+        before = last.physical if last is not None and plan.kind == "changes" else {}
         return cls(
             **pick(stream, "consumer", "table", "began_at", "ordinal"),
             **pick(plan, "number", "table_id", "until", "keys"),
             stream=stream.uuid,
             columns=tuple(delivery.columns),
-            physical=delivery.physical,
+            physical={**before, **delivery.physical},
         )
 
     @property

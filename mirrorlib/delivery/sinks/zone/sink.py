@@ -12,7 +12,7 @@ consumer is rewound to one of them, as an insert would stand there twice.
 
 Columns that are added are new to readers, those that were dropped are NULL in rows that come. Where columns
 go and come in one window, one may have been renamed, so the stream stops and asks for a snapshot; as it
-does where a name stands for another column than in the file before.
+does where a name stands for another column than in the files before.
 
 Guarantee: each version's changes once, and a window as a whole, as one file is. Claims of the writer say
 what was published (see `batch`); a window that is repeated after a crash is recognized by its batch id. A window
@@ -103,7 +103,7 @@ class ZoneSink:
 
     def _publish(self, delivery: Delivery, data: pa.Table, number: int, last: Batch | None) -> int:
         """Publish the window as the file that follows on a number, and as no other; *last* is the window there."""
-        stream, keys, batch = delivery.stream, delivery.keys, Batch.of(delivery)
+        stream, keys, batch = delivery.stream, delivery.keys, Batch.of(delivery, last)
         replaces = delivery.plan.kind == "snapshot"
         known = KnownKeys(self._zone, _place(stream), keys, batch, data.schema)
         if not replaces:
