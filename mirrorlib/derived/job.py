@@ -21,7 +21,7 @@ from mirrorlib.commit.mark import Mark, overwrite_columns, overwrite_rows, resum
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, FRESH, OP, SET, stage_frame, staging
 from mirrorlib.delta.columns import is_same
-from mirrorlib.delta.ddl import make_table
+from mirrorlib.delta.ddl import allow_columns, make_table
 from mirrorlib.delta.key_property import keys_property
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
 from mirrorlib.delta.table import Found, check_made, find_target, open_log
@@ -32,7 +32,7 @@ from mirrorlib.events import Event, Observer, When
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.leases import Lease
-from mirrorlib.keys.tags import untag
+from mirrorlib.keys.tags import bare_columns, untag
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import named_twice
 from mirrorlib.nested import is_free_of
@@ -136,7 +136,9 @@ def added_columns(target: DerivedTarget, rows: DataFrame) -> tuple[str, ...] | N
 def replace_rows(job: DeriveJob, target: DerivedTarget, rows: DataFrame, mark: Mark) -> None:
     """Let rows take the place of all that are there, and their columns too where they are others."""
     if target.found is not None and added_columns(target, rows) != ():
-        overwrite_columns(job.session, job.place.ref, untag(rows), mark)
+        allow_columns(job.session, job.place.ref, rows.schema.fields, target.found)
+        bare = rows.select(*bare_columns(rows, rows.columns))
+        overwrite_columns(job.session, job.place.ref, bare, mark)
     else:
         overwrite_rows(job.place.ref, untag(rows), mark, schema=False)
 

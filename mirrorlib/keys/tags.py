@@ -19,7 +19,9 @@ from mirrorlib.identifiers import quote
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Iterable
+
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
 TAG = "mirrorlib.key"
@@ -105,3 +107,16 @@ def untag(df: DataFrame) -> DataFrame:
             column = column.cast(field.dataType).alias(field.name, metadata=rest)
         columns.append(column)
     return df.select(*columns)
+
+
+def bare_columns(frame: DataFrame, columns: Iterable[str]) -> list[Column]:
+    """Select columns without what they say of themselves, but for comments: how long a text is may change."""
+    from pyspark.sql import functions as f
+
+    schema = frame.schema  # which Connect asks its server for each time, up to Spark 3.5
+    bare = []
+    for name in columns:
+        said = {word: text for word, text in schema[name].metadata.items() if word == "comment"}
+        # Up to Spark 4.0 no empty metadata takes the place of other; a cast, if only to the same type, does.
+        bare.append(f.col(quote(name)).cast(schema[name].dataType).alias(name, metadata=said))
+    return bare

@@ -561,6 +561,34 @@ def test_another_transformation_is_seen_in_its_plan(lake: Lake) -> None:
 
 
 @pytest.mark.thorough
+def test_columns_that_ask_more_of_the_table_take_the_place_of_others(lake: Lake) -> None:
+    """Times without zone, a name with a blank; then others do where columns are mapped."""
+    lake.derive(["orders"], lambda o: o.select("id", "note"))
+    columns = ("TIMESTAMP_NTZ'2024-01-01 00:00:00' AS at", "note AS `the note`", "amount")
+    for number, column in enumerate(columns):
+
+        def read(orders: DataFrame, column: str = column) -> DataFrame:
+            return orders.selectExpr("id", column)
+
+        lake.run(f"UPDATE {{orders}} SET amount = {number} WHERE id = 1")
+        assert "full" == lake.derive(["orders"], read).how
+
+
+@pytest.mark.thorough
+def test_a_table_that_was_replaced_takes_texts_of_any_length(lake: Lake) -> None:
+    """A bound of the source's column is the source's."""
+    lake.run("ALTER TABLE {orders} ADD COLUMN code VARCHAR(3)", "UPDATE {orders} SET code = 'abc'")
+    lake.derive(["orders"], lambda o: o.select("id", "code", "note"))
+    lake.run("UPDATE {orders} SET amount = 1 WHERE id = 1")
+    lake.derive(["orders"], lambda o: o.select("id", "code"))
+    lake.run(
+        "ALTER TABLE {orders} ALTER COLUMN code TYPE VARCHAR(10)",
+        "UPDATE {orders} SET code = 'abcdef' WHERE id = 1",
+    )
+    lake.derive(["orders"], lambda o: o.select("id", "code"))
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "before, statements",
     [

@@ -9,9 +9,9 @@ deleted and inserted again, for several changes in a window, for keys that occur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
@@ -26,6 +26,7 @@ from mirrorlib.delta.table import read_table
 from mirrorlib.feed.files.direct import to_frame
 from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION, last_states
 from mirrorlib.identifiers import quote
+from mirrorlib.keys.tags import bare_columns
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 _FROM, _TO, _WAS, _AT = "_mirror_from", "_mirror_to", "_mirror_was", "_mirror_at"
@@ -37,18 +38,7 @@ _BEFORE = -1  # what was open before a window stands before all that it opens
 
 def log_columns(delivery: Delivery) -> t.StructType:
     """Return the columns of a log: the source's, and those that tell the change; it has those of any feed."""
-    return delivery.frame.select(*_bare(delivery.frame, delivery.frame.columns)).schema
-
-
-def _bare(frame: DataFrame, columns: Iterable[str]) -> list[Column]:
-    """Select columns without what they say of themselves, but for comments: how long a text is may change."""
-    schema = frame.schema  # which Connect asks its server for each time, up to Spark 3.5
-    bare = []
-    for name in columns:
-        said = {word: text for word, text in schema[name].metadata.items() if word == "comment"}
-        # Up to Spark 4.0 no empty metadata takes the place of other; a cast, if only to the same type, does.
-        bare.append(f.col(quote(name)).cast(schema[name].dataType).alias(name, metadata=said))
-    return bare
+    return delivery.frame.select(*bare_columns(delivery.frame, delivery.frame.columns)).schema
 
 
 def append_window(work: WindowWork) -> int | None:
@@ -59,7 +49,7 @@ def append_window(work: WindowWork) -> int | None:
         version = f.lit(plan.until).cast("long").alias(VERSION)
         reset = _snapshot_time(work).select(f.lit("reset").alias(KIND), version, TIME)
         rows = reset.unionByName(rows, allowMissingColumns=True)
-    append_rows(work.ref, rows.select(*_bare(rows, rows.columns)), work.mark(), grows=True)
+    append_rows(work.ref, rows.select(*bare_columns(rows, rows.columns)), work.mark(), grows=True)
     return None
 
 
@@ -72,7 +62,7 @@ def _snapshot_time(work: WindowWork) -> DataFrame:
 def copy_columns(delivery: Delivery) -> t.StructType:
     """Return the columns of a copy: the source's; without keys refuse what cannot be compared."""
     check_columns(delivery, comparable=not delivery.keys)
-    return delivery.frame.select(*_bare(delivery.frame, delivery.columns)).schema
+    return delivery.frame.select(*bare_columns(delivery.frame, delivery.columns)).schema
 
 
 def keep_copy(work: WindowWork) -> int | None:
@@ -84,7 +74,7 @@ def keep_copy(work: WindowWork) -> int | None:
     if not replaces:
         return _merge_keys(work) if work.keys else _merge_counts(work)
     rows = work.frame.select(
-        *_bare(work.frame, work.columns),
+        *bare_columns(work.frame, work.columns),
         *[f.lit(None).cast(work.found.schema[name].dataType).alias(name) for name in work.dropped],
     )
     overwrite_columns(work.spark, work.ref, rows, work.mark())
@@ -152,7 +142,7 @@ def keep_history(work: WindowWork) -> int | None:
 
 def _opened(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     return frame.select(
-        *_bare(frame, columns),
+        *bare_columns(frame, columns),
         f.col(TIME).alias(VALID_FROM),
         f.lit(None).cast("timestamp").alias(VALID_TO),
         f.lit(True).alias(IS_CURRENT),  # noqa: FBT003  # a value of a column
