@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import datasource as ds
@@ -18,6 +19,7 @@ from mirrorlib.delta.address import FeedTable, find_table_at
 from mirrorlib.errors import FeedError, FeedExpiredError, ParameterError
 from mirrorlib.feed.files.direct import change_files, columns_of_window, read_file, tell_commit
 from mirrorlib.feed.read import feed_schema
+from mirrorlib.feed.schemas import spans
 from mirrorlib.feed.stream import ANEW
 from mirrorlib.feed.window import NOTHING, open_window, settle_bound
 from mirrorlib.landing.parquet import ROWS_AT_A_TIME
@@ -114,10 +116,16 @@ class _FeedReader(ds.DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
         table = self.look()
-        if {start["table"], end["table"]} != {self._offset("until", None)["table"]}:
-            msg = "the query has read another table, or one that was made anew since"
+        now = self._offset("until", None)
+        is_back = start["version"] > end["version"]
+        if is_back or {start["table"], end["table"]} != {now["table"]}:
+            msg = "the query has read another table, or one that was made anew or put back from a backup since"
             raise FeedExpiredError(msg, table=table.shown, next_step=ANEW)
         window = open_window(table.commits, start["version"], end["version"])
+        newest = table.commits.metadata_at(max(now["version"], 0))
+        # A query that was started again repeats the batch that it was at, and may know columns that came later.
+        if feed_schema(window) != self.wanted and spans(window.metadata, newest):
+            window = replace(window, metadata=newest)
         if feed_schema(window) != self.wanted:
             msg = "the table's columns are no longer those that were asked for"
             step = "Load the feed again: make the view anew, or start the query again."

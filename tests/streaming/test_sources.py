@@ -11,7 +11,8 @@ import pytest
 
 import mirrorlib
 from feeds import COLUMNS, FEED, NULLS, ROW, Table
-from mirrorlib.errors import StoreError
+from mirrorlib.errors import FeedExpiredError, StoreError
+from mirrorlib.streaming.feed_source import MirrorFeed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,6 +115,28 @@ def test_a_table_with_a_widened_column_is_left_to_spark(
     )
 
     assert [False] * 3 == [compare(table, *one) for one in ((0, 1), (2, 3), (0, 3))]
+
+
+@pytest.mark.thorough
+def test_a_query_reads_what_came_before_columns_that_it_knows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As it repeats, when it is started again, the batch that it was at; of a table that was set back nobody knows."""
+    table = Table(spark, tmp_path / "t", "id int", FEED).run(
+        "INSERT INTO {t} VALUES (1)",
+        "ALTER TABLE {t} ADD COLUMNS (a string)",
+        "INSERT INTO {t} VALUES (2, 'a')",
+        "ALTER TABLE {t} ADD COLUMNS (b string)",
+    )
+    source = MirrorFeed({"path": table.path})
+    reader = source.streamReader(source.schema())
+    begin, end = reader.initialOffset(), reader.latestOffset()  # type: ignore[call-arg]  # ours ask for no limit
+
+    parts = reader.partitions({**begin, "version": 0}, {**end, "version": 3})
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert {(1, None, None), (2, "a", None)} == {(row["id"], row["a"], row["b"]) for row in rows}
+    with pytest.raises(FeedExpiredError, match="put back from a backup"):
+        reader.partitions({**end, "version": 9}, end)
 
 
 def test_sql_selects_from_feeds_and_zones(
