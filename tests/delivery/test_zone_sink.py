@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import shutil
 from collections import Counter
 from contextlib import nullcontext, suppress
 from datetime import UTC, date, datetime
@@ -925,3 +926,33 @@ def test_nested_columns_and_the_markers_name_are_refused(
     reasons = [table.reason for table in report.tables]
     assert "a: column s: this type has no place in the open mirroring format" in reasons[0]
     assert "b: column __rowmarker__" in reasons[1]
+
+
+@pytest.mark.thorough
+def test_what_is_advised_can_be_done(spark: SparkSession, tmp_path: Path) -> None:
+    """A type that cannot change, rows that nothing tells apart, a folder that was emptied: begin anew."""
+    table, tables = f"delta.`{tmp_path}/t/a`", str(tmp_path / "t")
+    wider = "'delta.enableChangeDataFeed' = 'true', 'delta.enableTypeWidening' = 'true'"
+    spark.sql(f"CREATE TABLE {table} (id INT, v INT) USING delta TBLPROPERTIES ({wider})")
+    spark.sql(f"INSERT INTO {table} VALUES (1, 1)")
+
+    def export(name: str, **options: Any) -> Any:
+        wishes = {"consumer": name, "to": f"zone:{tmp_path}/{name}", **options}
+        return export_tables(spark, tables, **wishes).tables[0]
+
+    net: dict[str, Any] = {"keys": ["id"], "net": True, "start": "now"}
+    for name, options in (("keyed", {"keys": ["id"]}), ("keyless", {}), ("emptied", net)):
+        assert "current" == export(name, **options).state
+    spark.sql(f"UPDATE {table} SET v = 2")
+    assert "current" == export("emptied", **net).state
+    shutil.rmtree(tmp_path / "emptied/a")
+    spark.sql(f"ALTER TABLE {table} ALTER COLUMN v TYPE BIGINT")
+    spark.sql(f"UPDATE {table} SET v = 10000000000")
+    for name, options in (("keyed", {"keys": ["id"]}), ("keyless", {})):
+        reason = export(name, **options).reason
+        assert "and begin anew" in reason or "or begin anew" in reason
+        assert "Delete the table's folder there" in reason
+        assert "force" not in reason
+    report = export("emptied", **net)
+    assert "failed" == report.state
+    assert "lacks the change files" in report.reason

@@ -87,7 +87,8 @@ def follows(number: int, last: Batch | None, place: FileSequence, delivery: Deli
     stream, plan = delivery.stream, delivery.plan
     if not number:
         # A window whose net changes are none is no file.
-        if delivery.continues and (stream.start_at is None or not stream.net):
+        unsaid = stream.start_at is not None and stream.net and not delivery.given
+        if delivery.continues and not unsaid:
             what = "the snapshot" if stream.start_at is None else "the change files"
             what = f"lacks {what} that the changes follow on: somebody emptied it"
             raise _misplaced(place, what, "Rewind the consumer to a snapshot.")

@@ -74,8 +74,8 @@ def change_rows(data: pa.Table, keys: Sequence[str], table: str) -> pa.Table:
         if tells_rows(data):
             msg = "rows were updated or deleted, and the table has no keys by which a landing zone could say so"
             step = (
-                "Give its keys (--key TABLE=COLUMN,…, or keys={table: [columns]}), "
-                "or export it to another kind of receiver."
+                "Export it to another kind of receiver; or give its keys (--key TABLE=COLUMN,…, or keys={table: "
+                f"[columns]}}), and begin anew, as the window was planned without. {ANEW}"
             )
             raise MarkerError(msg, table=table, next_step=step)
         return bare_rows(data)

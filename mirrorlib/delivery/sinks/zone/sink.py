@@ -12,7 +12,9 @@ consumer is rewound to one of them, as an insert would stand there twice.
 
 Columns that are added are new to readers, those that were dropped are NULL in rows that come. Where columns
 go and come in one window, one may have been renamed, so the stream stops and asks for a snapshot; as it
-does where a name stands for another column than in the files before.
+does where a name stands for another column than in the files before. A column keeps the type that it was
+published in, as a type change stops a Fabric table: a value that does not fit stops the stream, until the folder is
+begun anew.
 
 Guarantee: each version's changes once, and a window as a whole, as one file is. Claims of the writer say
 what was published (see `batch`); a window that is repeated after a crash is recognized by its batch id. A window
@@ -32,9 +34,21 @@ import pyarrow.compute as pc
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.delivery.sinks.zone import changes
-from mirrorlib.delivery.sinks.zone.batch import Batch, check_columns, follows, read_batch
+from mirrorlib.delivery.sinks.zone.batch import (
+    ANEW,
+    Batch,
+    check_columns,
+    follows,
+    read_batch,
+)
 from mirrorlib.delivery.sinks.zone.known import KnownKeys
-from mirrorlib.errors import FileChangedError, LandingZoneError, MarkerError, TableBusyError
+from mirrorlib.errors import (
+    FileChangedError,
+    LandingZoneError,
+    MarkerError,
+    SchemaError,
+    TableBusyError,
+)
 from mirrorlib.feed.net import VERSION
 from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.landing.publish.allocate import fulfilled, newest_claim, newest_number
@@ -123,10 +137,10 @@ class ZoneSink:
         if keys:
             known.note(number + 1, data, rows, replaces=replaces)
         table = self._table(stream, delivery.plan)
-        published = table.write(rows, batch_id=batch.id, follows=number)
+        written = _write(table, rows, batch, number)
         if keys:
             known.tidy(number + 1, replaces=replaces)
-        return published.rows
+        return written
 
     def _table(self, stream: Stream, plan: WindowPlan) -> LandingTable:
         known = (stream.table, plan.keys)
@@ -143,6 +157,17 @@ class ZoneSink:
             number, claim = newest_claim(self._zone, place, newest_number(self._zone, place))
         self._numbers[place.table] = number
         return number, claim, read_batch(claim)
+
+
+def _write(table: LandingTable, rows: pa.Table, batch: Batch, number: int) -> int:
+    """Write a change file, and return how many rows it has; what its writer advises is told as a consumer can do it."""
+    try:
+        return table.write(rows, batch_id=batch.id, follows=number).rows
+    except SchemaError as exc:
+        step, is_known, _ = (exc.next_step or "").partition("or delete the table folder")
+        if not is_known:
+            raise
+        raise exc.but(next_step=f"{step}or begin anew. {ANEW}") from exc
 
 
 def open_sink(address: str, _mode: str) -> ZoneSink:
