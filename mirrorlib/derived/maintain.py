@@ -15,11 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructField, TimestampType
 
+from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.last_commit import read_last_commit
 from mirrorlib.commit.mark import as_condition, as_metadata
 from mirrorlib.delta.address import find_feed_table
@@ -32,9 +34,11 @@ from mirrorlib.delta.key_property import (
     spell_keys_as,
     stored_keys,
 )
+from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_made, find_target, named_rows, open_log
+from mirrorlib.delta.trouble import as_mirror_error, is_sparks
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.declared_keys import read_keyed
@@ -47,6 +51,7 @@ from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import NULL_KEY, live_rows, newest_rows, order_columns
 
 DELETED_AT = "_mirror_deleted_at"  # when a tombstone came, by the clock: its retention starts there
+_TRIES = 5  # against writers that commit in between
 _OWNED = "view"  # in what a commit says: the id of the table that it was meant for
 
 
@@ -212,8 +217,24 @@ def _check_resolution(view: View, arrival: tuple[str, ...], properties: Mapping[
 
 
 def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
-    """Merge changes by key where they are newer, in one commit; then forget what is old enough."""
-    ref, deleted = view.place.ref, view.keys.deleted
+    """Merge changes by key where they are newer, then forget what is old; again where another commit came first."""
+    for tries_left in reversed(range(_TRIES)):
+        log, newest = _check_untouched(session, view)
+        try:
+            _apply_once(session, rows, view, newest)
+        except Exception as exc:
+            # What is wrong with the changes themselves is told as it is.
+            if isinstance(exc, AnalysisException) or not is_sparks(exc):
+                raise
+            if not tries_left or not was_overtaken(log, newest):
+                raise as_mirror_error(exc, view.place.shown) from exc
+        else:
+            return
+
+
+def _check_untouched(session: SparkSession, view: View) -> tuple[TableLog, int]:
+    """See that nobody else has written to the table; return its log, and how far that was looked at."""
+    ref = view.place.ref
     log = open_log(session, ref)
     last = read_last_commit(log, lambda one: (one.ours or {}).get(_OWNED) == view.id, _OWNED)
     if last.foreign is not None:
@@ -221,7 +242,12 @@ def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
         step = "Drop the table and let the view be made anew, or keep it in another one."
         found = last.foreign.told
         raise ForeignWriteError(msg, table=view.place.shown, found=found, next_step=step)
-    said = as_metadata({_OWNED: view.id, ON: max(last.newest, 0)})
+    return log, max(last.newest, 0)
+
+
+def _apply_once(session: SparkSession, rows: DataFrame, view: View, newest: int) -> None:
+    ref, deleted = view.place.ref, view.keys.deleted
+    said = as_metadata({_OWNED: view.id, ON: newest})
     _merge(session, rows, view, said)
     if view.retention is not None and deleted is not None:
         seconds = int(view.retention.total_seconds())

@@ -12,11 +12,18 @@ from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from mirrorlib.derived import maintain
 from mirrorlib.derived.changelog import key_feed
 from mirrorlib.derived.maintain import maintain_current_view, read_current_view
-from mirrorlib.errors import ForeignWriteError, KeysError, KeysLostError, SchemaError
+from mirrorlib.errors import (
+    ForeignWriteError,
+    KeysError,
+    KeysLostError,
+    MirrorError,
+    SchemaError,
+)
 from mirrorlib.feed.declared_keys import read_table
 from mirrorlib.feed.read import read_feed
 from mirrorlib.feed.stream import stream_feed
@@ -541,3 +548,29 @@ def test_nested_columns_are_kept(spark: SparkSession, view: str) -> None:
         for row in read_current_view(spark, view).collect()
     }
     assert {1: (["x"], 2, None), 2: ([], 3, {"k": 4})} == found
+
+
+@pytest.mark.parametrize("meets", [True, False])
+def test_a_merge_that_another_commit_has_refused_is_tried_again(
+    spark: SparkSession, view: str, monkeypatch: pytest.MonkeyPatch, meets: bool
+) -> None:
+    """Where there is such a commit; else what Spark says is told in our words."""
+    maintain_current_view(changelog(spark, INSERT), view)
+    merge, calls = maintain._merge, []
+
+    def refused_once(*args: Any) -> None:
+        calls.append(args)
+        if len(calls) == 1:
+            if meets:
+                spark.sql(f"ALTER TABLE delta.`{view}` SET TBLPROPERTIES ('somebody' = 'else')")
+            msg = "a file was removed by another commit"
+            raise PySparkException(msg)
+        merge(*args)
+
+    monkeypatch.setattr(maintain, "_merge", refused_once)
+    if meets:
+        maintain_current_view(changelog(spark, OTHER), view)
+        assert [INSERT, OTHER] == live(spark, view)
+    else:
+        with pytest.raises(MirrorError, match="view"):
+            maintain_current_view(changelog(spark, OTHER), view)
