@@ -30,6 +30,9 @@ from mirrorlib.delivery.sinks.kafka.trouble import MISSING, UNSEEN, Scene, error
 _LOG = logging.getLogger(__name__)
 _COMPACT = "compact"
 _POLICY = "cleanup.policy"
+# The segment that is written to is never compacted, and each run reads all that is not. Four hours are what
+# brokers for hire allow at least.
+_COMPACTED = {_POLICY: _COMPACT, "segment.ms": "14400000"}
 _BREATH = 0.1  # seconds between looks at a topic that is being made
 
 
@@ -51,7 +54,7 @@ class Cluster:
         """See that the topic of positions is there and compacted, and count its partitions."""
         name = self.address.positions
         with self._asked(f"find the topic {name}", scene):
-            count = self._ready(NewTopic(name, 1, config={_POLICY: _COMPACT}), scene)
+            count = self._ready(NewTopic(name, 1, config=_COMPACTED), scene)
             self._check_compacted(name, scene)
             return count
 
