@@ -125,7 +125,8 @@ def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, 
     """Return the ways through the sources; begin all of them anew where they do not go together."""
     streams = [source.registry.newest_stream() for source in sources]
     for stream in streams:
-        if stream is not None and stream.to != target:
+        fold = str if "/" in target else fold_name  # a catalog takes names in any case of letters
+        if stream is not None and fold(stream.to) != fold(target):
             msg = "there is another derived table of this name"
             step = f"Choose another name, or drop that one: mirrorlib consumers TARGET --drop {stream.consumer}"
             raise JournalError(msg, table=stream.table, found=stream.to, next_step=step)
