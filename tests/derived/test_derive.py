@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
@@ -26,6 +27,8 @@ from mirrorlib.delta.sessions import configured
 from mirrorlib.derived import commit
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
+from mirrorlib.derived.sources import begun_streams
+from mirrorlib.errors import JournalError
 from mirrorlib.journal import leases as lease
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry
@@ -1014,3 +1017,14 @@ def test_columns_that_cannot_be_compared_are_replaced_as_a_whole(lake: Lake) -> 
     assert "cannot be compared" in report.why
     rows = lake.spark.read.format("delta").load(out).where("id = 1").collect()
     assert [(1, {"a": 1})] == [tuple(row) for row in rows]
+
+
+def test_a_target_in_a_catalog_is_one_in_any_case_of_letters() -> None:
+    """A folder is not."""
+    stream = SimpleNamespace(to="silver.orders", table="orders", consumer="derive:orders")
+    registry = SimpleNamespace(newest_stream=lambda: stream, newest=lambda _: None)
+    sources: Any = [SimpleNamespace(registry=registry)]
+    assert (stream,) == begun_streams(sources, "Silver.Orders")
+    stream.to = "/silver/orders"
+    with pytest.raises(JournalError, match="another derived table"):
+        begun_streams(sources, "/Silver/Orders")
