@@ -24,7 +24,13 @@ from mirrorlib.feed.proof import may_leave_log
 from mirrorlib.feed.window import begin_stream, open_window
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, registries
-from mirrorlib.journal.streams import Start, check_start, last_seen, version_given
+from mirrorlib.journal.streams import (
+    Start,
+    check_start,
+    last_seen,
+    snapshot_command,
+    version_given,
+)
 from mirrorlib.names import matches, parse_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
@@ -198,7 +204,10 @@ def _compare(
     try:
         open_window(commits, position, None)
     except FeedExpiredError as exc:  # whatever else cannot be read may still be there
-        return replace(status, health="expired", reason=str(exc))
+        step = "The next run gives it all rows."
+        if registry.present_stream().on_expired == "fail":
+            step = f"Begin anew: {snapshot_command(registry.consumer)}"
+        return replace(status, health="expired", reason=str(exc.but(next_step=step)))
     try:
         loss = tell_horizon(commits, registry, position)
     except FeedError as exc:  # how long the log keeps cannot be understood, which is no failure

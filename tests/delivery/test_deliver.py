@@ -354,6 +354,7 @@ def test_lost_history_stops_the_stream_or_resets_the_receiver(source: Source) ->
     assert (last["kind"], last["reset"], len(last["rows"])) == ("snapshot", True, 3)
     states = {s.consumer: s for s in mirrorlib.consumers(source.target).streams}
     assert (states["careful"].health, states["lake"].health) == ("expired", "current")
+    assert "--rewind careful --to snapshot" in (states["careful"].reason or "")
     assert "version 4" in states["careful"].reason
 
 
