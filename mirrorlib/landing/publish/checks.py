@@ -27,7 +27,7 @@ from mirrorlib.landing.publish.rows import MARKER_COLUMN, count_markers, mark_ro
 from mirrorlib.landing.types import is_number
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused, fit_values
 
-_OR_ANEW = "or delete the table folder and publish the table anew; force publishes it as it is."
+OR_ANEW = "or delete the table folder and publish the table anew; force publishes it as it is."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +129,10 @@ def _check_columns(new: list[pa.Field], lacking: list[pa.Field], given: Given) -
     for column in lacking:
         if not column.nullable:
             msg = "the column was published as NOT NULL before and is missing now, which stops a Fabric table"
-            raise given.refused(msg, column.name, f"Add the column, {_OR_ANEW}")
+            raise given.refused(msg, column.name, f"Add the column, {OR_ANEW}")
     if given.csv and given.known.columns and new:
         msg = "a table of delimited text takes no new columns"
-        raise given.refused(msg, new[0].name, f"Leave it out, {_OR_ANEW}")
+        raise given.refused(msg, new[0].name, f"Leave it out, {OR_ANEW}")
 
 
 def _check_times(values: Mapping[str, pa.ChunkedArray], given: Given) -> None:
@@ -145,7 +145,7 @@ def _check_times(values: Mapping[str, pa.ChunkedArray], given: Given) -> None:
         row = first_refused(texts, lambda part: read_values(part, declared, pa.string()))
         if row is not None:
             msg = f"the value is no {declared.name}, as which the column is declared"
-            step = f"Write it as {declared.written}, {_OR_ANEW}"
+            step = f"Write it as {declared.written}, {OR_ANEW}"
             raise given.refused(msg, column.name, step, row=row)
 
 
@@ -241,7 +241,7 @@ def _as_known(
         row = first_refused(published, read) if pa.types.is_string(published.type) else None
         row = first_misfit(published, known) if row is None else row
         msg = f"the column was published as {known} before, and a type change stops a Fabric table"
-        step = f"Convert the values, {_OR_ANEW}"
+        step = f"Convert the values, {OR_ANEW}"
         found = str(field.type)
         raise given.refused(msg, field.name, step, row=row, found=found) from exc
 
@@ -258,14 +258,14 @@ def _nullable(
         raise given.refused(msg, field.name, "Correct the data.", row=_first_null(values))
     if not given.known.columns or given.force:
         return bool(field.nullable)
-    msg, step = "", f"Declare it nullable, {_OR_ANEW}"
+    msg, step = "", f"Declare it nullable, {OR_ANEW}"
     if known is None and not field.nullable:
         msg = "a new column is NOT NULL, which a Fabric table refuses"
     elif known is not None and known.nullable and not field.nullable:
         msg = "the column was published as nullable before and is NOT NULL now, which stops a Fabric table"
     elif known is not None and not known.nullable and values.null_count:
         msg = "the column was published as NOT NULL before and has a NULL now, which stops a Fabric table"
-        step = f"Fill the value in, {_OR_ANEW}"
+        step = f"Fill the value in, {OR_ANEW}"
     if msg:
         raise given.refused(msg, field.name, step)
     return known is None or bool(known.nullable)

@@ -52,6 +52,7 @@ from mirrorlib.errors import (
 from mirrorlib.feed.net import VERSION
 from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.landing.publish.allocate import fulfilled, newest_claim, newest_number
+from mirrorlib.landing.publish.checks import OR_ANEW
 from mirrorlib.landing.publish.claims import Claim, FileSequence
 from mirrorlib.landing.publish.table import LandingTable
 from mirrorlib.landing.publish.writer import LandingZoneWriter
@@ -164,8 +165,8 @@ def _write(table: LandingTable, rows: pa.Table, batch: Batch, number: int) -> in
     try:
         return table.write(rows, batch_id=batch.id, follows=number).rows
     except SchemaError as exc:
-        step, is_known, _ = (exc.next_step or "").partition("or delete the table folder")
-        if not is_known:
+        step = (exc.next_step or "").removesuffix(OR_ANEW)
+        if step == exc.next_step:
             raise
         raise exc.but(next_step=f"{step}or begin anew. {ANEW}") from exc
 
