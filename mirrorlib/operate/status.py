@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from mirrorlib.errors import MirrorError
+from mirrorlib.errors import MirrorError, StoreError
 from mirrorlib.events import STOPPED
 from mirrorlib.ingest.files.continued_life import newest_entry
 from mirrorlib.ingest.files.history import History
@@ -135,9 +135,10 @@ def read_status(
     places = Target.of(target, catalog=catalog, state=state)
     moment = datetime.now(UTC)
     tables: dict[TableName, TableStatus] = {}
+    away: dict[str, str] = {}
     for name, journal in find_applied(open_store(places.state), allow_new=allow_new).items():
         try:
-            status = status_of(journal, name, moment)
+            status = status_of(journal, name, moment, away)
         except MirrorError as exc:
             table, reason = name.shown, str(exc)
             status = TableStatus(table=table, state="failed", reason=reason, file=exc.file)
@@ -149,18 +150,27 @@ def read_status(
 
 def _publisher(tables: Mapping[TableName, TableStatus]) -> Partner | None:
     """Read who publishes the zone, in its root or where older publishers say it."""
+    zones: dict[str, TableName] = {}  # one that is out of reach is asked once, not for each table
     for name, table in tables.items():
         if table.landing_zone is not None:
-            try:
-                zone = open_store(table.landing_zone)
-                return read_partner(zone) or read_partner(zone, name.folder)
-            except MirrorError:
-                continue  # a table's own status says what is wrong with its zone
+            zones.setdefault(table.landing_zone, name)
+    for url, name in zones.items():
+        try:
+            zone = open_store(url)
+            return read_partner(zone) or read_partner(zone, name.folder)
+        except MirrorError:
+            continue  # a table's own status says what is wrong with its zone
     return None
 
 
-def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatus | None:
-    """Read how a table stands; None where it has no folder, and never began."""
+def status_of(
+    journal: Journal, name: TableName, moment: datetime, away: dict[str, str] | None = None
+) -> TableStatus | None:
+    """Read how a table stands; None where it has no folder, and never began.
+
+    Zones that are found *away* are noted there, by URL and with the reason, and not asked again for other tables.
+    """
+    away = {} if away is None else away
     lives = journal.lives()
     entry = journal.newest_of(lives)
     word = journal.read_status()
@@ -176,6 +186,8 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
         status = _turned(status, "failed", str(doubt), doubt.file)
     if status.landing_zone is None:
         return status
+    if status.landing_zone in away:
+        return _unread(status, away[status.landing_zone])
     try:
         zone = open_store(status.landing_zone)
         history = History(journal, zone.url)
@@ -188,15 +200,29 @@ def status_of(journal: Journal, name: TableName, moment: datetime) -> TableStatu
             gone = status if status.state == "gone" else _turned(status, "gone", GONE)
             return gone if lives else None
     except MirrorError as exc:
-        if str(exc) in status.reason:  # what stopped the table is still so
-            return status
-        warning = f"the landing zone cannot be read: {exc}"
-        return replace(status, warnings=(*status.warnings, warning))
+        _note_away(away, status.landing_zone, exc)
+        return _unread(status, str(exc))
     if status.state == "gone":  # and back: what was applied belongs to the life before
         return _with_listing(status, opened, {}, moment)
     entry = newest_entry(journal, lives, opened.metadata)
     begin = first_position(opened.listing, lives[-1].start_at) if lives else {}
     return _with_listing(status, opened, (entry.position if entry else {}) or begin, moment)
+
+
+def _note_away(away: dict[str, str], zone: str, exc: MirrorError) -> None:
+    """Note a zone that cannot even be listed: a lost connection is tried again for a minute, each time."""
+    if isinstance(exc, StoreError):
+        try:
+            open_store(zone).list_folder("")
+        except MirrorError:
+            away[zone] = str(exc)
+
+
+def _unread(status: TableStatus, why: str) -> TableStatus:
+    if why in status.reason:  # what stopped the table is still so
+        return status
+    warning = f"the landing zone cannot be read: {why}"
+    return replace(status, warnings=(*status.warnings, warning))
 
 
 def _with_listing(

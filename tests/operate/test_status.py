@@ -15,7 +15,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.cli.main import main
-from mirrorlib.errors import JournalError, MetadataError
+from mirrorlib.errors import JournalError, MetadataError, StoreError
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.next_batch import UNTYPED
 from mirrorlib.journal.disk import Journal
@@ -23,7 +23,7 @@ from mirrorlib.journal.entries import Done, Plan, PlannedFile, Policies
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName, parse_name, sequence_name
 from mirrorlib.operate.status import TableStatus, read_status
-from mirrorlib.store import open_store
+from mirrorlib.store import Store, open_store
 
 if TYPE_CHECKING:
     from tests.zones import TableWriter, ZoneWriter
@@ -256,6 +256,30 @@ def test_a_zone_that_is_gone_leaves_the_last_word(zone: ZoneWriter, target: str)
 
 
 @pytest.mark.parametrize("state", ["current", "gone"])
+def test_a_zone_out_of_reach_is_not_asked_for_every_table(
+    zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each asking may take a minute; every table says why it is not known how it stands."""
+    for name in ("a", "b", "c", "d"):
+        applied(zone, target, zone.table(name, keys=["id"]))
+    asked: list[str] = []
+
+    def open_or_refuse(place: str) -> Store:
+        if place == str(zone):
+            asked.append(place)
+            msg = "the store does not answer"
+            raise StoreError(msg)
+        return open_store(place)
+
+    monkeypatch.setattr("mirrorlib.operate.status.open_store", open_or_refuse)
+
+    found = read_status(target)
+
+    assert ["a", "b", "c", "d"] == [one.table for one in found.tables]
+    assert all("the store does not answer" in one.warnings[0] for one in found.tables)
+    assert len(asked) == 3  # for a table, for the zone itself, for who publishes
+
+
 def test_nothing_is_gone_or_back_in_a_zone_that_shows_nothing(
     zone: ZoneWriter, target: str, state: str
 ) -> None:
