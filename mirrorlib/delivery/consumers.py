@@ -26,9 +26,9 @@ from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import (
     Start,
+    advise_snapshot,
     check_start,
     last_seen,
-    snapshot_command,
     version_given,
 )
 from mirrorlib.names import matches, parse_name
@@ -204,10 +204,8 @@ def _compare(
     try:
         open_window(commits, position, None)
     except FeedExpiredError as exc:  # whatever else cannot be read may still be there
-        step = "The next run gives it all rows."
-        if registry.present_stream().on_expired == "fail":
-            step = f"Begin anew: {snapshot_command(registry.consumer)}"
-        return replace(status, health="expired", reason=str(exc.but(next_step=step)))
+        told = advise_snapshot(exc, registry.present_stream())
+        return replace(status, health="expired", reason=str(told))
     try:
         loss = tell_horizon(commits, registry, position)
     except FeedError as exc:  # how long the log keeps cannot be understood, which is no failure

@@ -13,12 +13,7 @@ from dataclasses import replace
 from mirrorlib.delivery.deliver_window import check_registry, end_window, refuse_void
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.sinks.open import is_same_url
-from mirrorlib.delivery.stream_job import (
-    OtherWishesError,
-    StreamJob,
-    begin_anew,
-    check_table,
-)
+from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, check_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, MirrorError, TableBusyError
 from mirrorlib.feed.declared_keys import find_mirror
@@ -29,6 +24,7 @@ from mirrorlib.journal.leases import hold
 from mirrorlib.journal.streams import (
     WindowEntry,
     WindowPlan,
+    advise_snapshot,
     last_seen,
     position_of,
     version_given,
@@ -131,7 +127,7 @@ def _next(job: StreamJob, entry: WindowEntry | None) -> WindowPlan | None:
         window = open_window(commits, position, until)
     except FeedExpiredError as exc:
         if stream.on_expired == "fail":
-            raise exc.but(next_step=begin_anew(stream)) from exc
+            raise advise_snapshot(exc, stream) from exc
         return _plan(job, entry, None, commits.newest)
     if window.rewritten:  # what came before is told in the types that it had
         until = max(window.rewritten[0] - 1, position + 1)

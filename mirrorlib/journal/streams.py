@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mirrorlib.errors import LandingZoneError
+from mirrorlib.errors import FeedExpiredError, LandingZoneError
 from mirrorlib.journal.plan_log import Value
 
 Start = Literal["snapshot", "now"] | int
@@ -123,3 +123,11 @@ def last_seen(stream: Stream, entry: WindowEntry | None) -> tuple[str, int, str]
 def snapshot_command(consumer: str) -> str:
     """Return the command by which a consumer is given a snapshot."""
     return f"mirrorlib consumers TARGET --rewind {consumer} --to snapshot"
+
+
+def advise_snapshot(exc: FeedExpiredError, stream: Stream) -> FeedExpiredError:
+    """Add to what is told of lost history how a consumer goes on that is not given a snapshot by itself."""
+    command, step = snapshot_command(stream.consumer), exc.next_step or ""
+    if stream.on_expired != "fail" or command in step:
+        return exc
+    return exc.but(next_step=f"{step.rstrip('.')}; a consumer begins anew with: {command}")
