@@ -155,6 +155,7 @@ def test_spark_brings_the_connectors_of_all_stores_that_it_reads_or_writes(
     wanted = {"to": "delta:s3://bucket/it", "mode": "current", "net": False, "start_at": None}
     Registry(state, "c", name).begin({**wanted, "table_id": "t", "on_expired": "fail"}, 1)
     journal, table = Journal(state, name), zone.table("orders", keys=["id"])
+    table.file([{"id": 1}])
     life = journal.begin_life("first seen", "s3://bucket/it", 1)
     journal.write_plan(life, plan_of(life.uuid, "s3://bucket/it", table))
 
