@@ -255,7 +255,6 @@ def test_a_zone_that_is_gone_leaves_the_last_word(zone: ZoneWriter, target: str)
     assert "shows no table at all" in found.warnings[0]
 
 
-@pytest.mark.parametrize("state", ["current", "gone"])
 def test_a_zone_out_of_reach_is_not_asked_for_every_table(
     zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +279,7 @@ def test_a_zone_out_of_reach_is_not_asked_for_every_table(
     assert len(asked) == 3  # for a table, for the zone itself, for who publishes
 
 
+@pytest.mark.parametrize("state", ["current", "gone"])
 def test_nothing_is_gone_or_back_in_a_zone_that_shows_nothing(
     zone: ZoneWriter, target: str, state: str
 ) -> None:

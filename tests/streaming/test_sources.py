@@ -12,7 +12,6 @@ import pytest
 import mirrorlib
 from feeds import COLUMNS, FEED, NULLS, ROW, Table
 from mirrorlib.errors import FeedExpiredError, StoreError
-from mirrorlib.streaming.feed_source import MirrorFeed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,6 +121,8 @@ def test_a_query_reads_what_came_before_columns_that_it_knows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """As it repeats, when it is started again, the batch that it was at; of a table that was set back nobody knows."""
+    from mirrorlib.streaming.feed_source import MirrorFeed  # Spark 4 or newer
+
     table = Table(spark, tmp_path / "t", "id int", FEED).run(
         "INSERT INTO {t} VALUES (1)",
         "ALTER TABLE {t} ADD COLUMNS (a string)",
