@@ -122,14 +122,14 @@ class _FeedReader(ds.DataSourceStreamReader):
             msg = "the query has read another table, or one that was made anew or put back from a backup since"
             raise FeedExpiredError(msg, table=table.shown, next_step=ANEW)
         window = open_window(table.commits, start["version"], end["version"])
-        newest = table.commits.metadata_at(max(now["version"], 0))
-        # A query that was started again repeats the batch that it was at, and may know columns that came later.
-        if feed_schema(window) != self.wanted and spans(window.metadata, newest):
-            window = replace(window, metadata=newest)
         if feed_schema(window) != self.wanted:
-            msg = "the table's columns are no longer those that were asked for"
-            step = "Load the feed again: make the view anew, or start the query again."
-            raise FeedError(msg, table=table.shown, next_step=step)
+            # A query that was started again repeats the batch that it was at, and may know columns that came later.
+            newest = table.commits.metadata_at(max(now["version"], 0))
+            window = replace(window, metadata=newest) if spans(window.metadata, newest) else window
+            if feed_schema(window) != self.wanted:
+                msg = "the table's columns are no longer those that were asked for"
+                step = "Load the feed again: make the view anew, or start the query again."
+                raise FeedError(msg, table=table.shown, next_step=step)
         files = change_files(table, window) if window.files != () else ()
         if files is None:
             msg = f"it takes more than to read files to tell ({window.after}, {window.until}]"

@@ -34,7 +34,7 @@ from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
 from mirrorlib.errors import StoreError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.journal.plan_log import read_object
-from mirrorlib.journal.streams import Stream, WindowPlan
+from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
 from mirrorlib.names import parse_name
 
 _KEPT = 16  # connections between windows: a run has as many tables as it likes
@@ -131,9 +131,7 @@ class KafkaSink:
                 del self._lines[next(iter(self._lines))]
 
 
-_REWIND = (
-    "Rewind the consumer to a snapshot: mirrorlib consumers TARGET --rewind NAME --to snapshot."
-)
+_REWIND = f"Rewind the consumer to a snapshot: {snapshot_command('NAME')}."
 
 
 def _emptied(scene: Scene) -> StoreError:
