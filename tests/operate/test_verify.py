@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,7 @@ from unittest.mock import ANY
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as f
 
 import mirrorlib
 from mirrorlib.cli.main import main
@@ -115,6 +117,47 @@ def test_what_was_rescued_counts_as_such_when_it_would_fit_by_now(
     assert {"drop": "equal"} == states(report), str(report)
     rows = spark.read.format("delta").load(f"{target}/drop")
     assert 1 == rows.where("_rescued_data IS NOT NULL").count()
+
+
+@pytest.mark.parametrize("kind", ["bigint", "string"])
+def test_what_came_to_a_key_counts_for_that_key_alone(spark: SparkSession, kind: str) -> None:
+    """Whichever of its neighbours it came to: keys that are looked for together, NULL, and those beyond both ends."""
+    keys = [*range(-130, 130), None]
+    touched = [None, -65, -1, 0, 63, 64, 500, *random.Random(5).sample(keys, 90)]
+    changes = [
+        (key, "new", (1, 2, 4)[nth % 3], nth) for nth, key in enumerate(dict.fromkeys(touched))
+    ]
+    rows: dict[int | None, str] = dict.fromkeys(keys, "old")
+    wrong = {None, 500, 62}  # nothing came to the last one
+    for key, value, marker, _ in changes:
+        rows.pop(key, None) if marker == 2 else rows.update({key: value})
+    begun, rest, *founds = (
+        spark.createDataFrame(some, f"id bigint, v string{more}").withColumn(
+            "id", f.col("id").cast(kind)
+        )
+        for some, more in (
+            ([(key, "old") for key in keys], ""),
+            (changes, f", {MARKER} int, {ORDER} bigint"),
+            ([*rows.items()], ""),
+            ([(key, "no" if key in wrong else value) for key, value in rows.items()], ""),
+        )
+    )
+    sides = Sides(
+        begun=begun,
+        rows=rest,
+        few=True,
+        found=as_found(founds[0]),
+        columns=("id", "v"),
+        keys=("id",),
+        sample=1,
+    )
+
+    equal, different = sides.compare(), replace(sides, found=as_found(founds[1])).compare()
+
+    assert (len(rows), len(rows), (), False) == equal
+    assert {str(key) for key in wrong} == {
+        str(one.before["id"]) for one in different[2] if one.before
+    }
 
 
 def test_keys_that_have_a_null_in_other_places_are_others(spark: SparkSession) -> None:

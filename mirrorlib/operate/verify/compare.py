@@ -33,6 +33,7 @@ _DELETES, _BEFORE, _FINAL = "_mirror_deletes", "_mirror_before", "_mirror_final"
 SIDE = "_mirror_side"  # -1 for a row that is found, 1 for one that takes such a row back, as logs of changes have
 _HASH, _BUCKET = "_mirror_hash", "_mirror_bucket"
 _TOUCHED = "_mirror_touched"  # the hash of a key to which something came
+_BLOCK, _MARKS = "_mirror_block", "_mirror_marks"  # of 64 keys, a bit for each
 _ROWS, _LOW, _HIGH = "_mirror_rows", "_mirror_low", "_mirror_high"
 # What is added up of a row: 1, and the halves of its hash, whose sums stay longs.
 _SUMS = {_ROWS: "1L", _LOW: f"{_HASH} & 4294967295", _HIGH: f"shiftright({_HASH}, 32)"}
@@ -211,13 +212,25 @@ class Sides:
         if self.begun is not None:
             begun = self._hashed(self.begun)
             if self.few:
-                touched = f.broadcast(rows.select(_TOUCHED).distinct())
-                begun = _sum_up(begun.join(touched, self._key() == f.col(_TOUCHED), "left"))
+                begun = _sum_up(self._mark_touched(begun, rows))
                 sums = tuple(_SUMS)
             else:
                 begun = begun.withColumn(_TOUCHED, self._key())
             rows = unite([rows, _as_inserts(begun)])
         return _summable(replay_rows(rows, [_TOUCHED, _BUCKET, *sums], [_HASH]))
+
+    def _mark_touched(self, begun: DataFrame, rows: DataFrame) -> DataFrame:
+        """Mark those of the rows that it began with to whose keys one of the *rows* came, and maybe others.
+
+        They are found by blocks of 64 keys, as neighbours share one: single keys are strewn over more than a cache has.
+        """
+        key = self._range_key()
+        number = f.coalesce(f.expr(key), f.lit(0)) if key else self._key()
+        block, nth = f.shiftright(number, 6), number.bitwiseAND(63).cast("int")
+        mark = f.bit_or(f.call_function("shiftleft", f.lit(1).cast("long"), nth)).alias(_MARKS)
+        blocks = rows.groupBy(block.alias(_BLOCK)).agg(mark)
+        joined = begun.join(f.broadcast(blocks), block == f.col(_BLOCK), "left")
+        return joined.withColumn(_TOUCHED, f.when(f.getbit(_MARKS, nth) == 1, self._key()))
 
     def _wanted(self, only: Column) -> DataFrame:
         """Give the rows that have to be there, those of some keys *only*."""
