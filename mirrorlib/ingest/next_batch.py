@@ -318,14 +318,8 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
 
 
 def _warnings_of_file(landed: Landed, columns: Columns, policies: Policies) -> Iterator[str]:
-    name = landed.file.name
     if landed.null_keys:
-        yield f"{name} has {landed.null_keys} NULL key values; NULL is a key like any other here"
-    if landed.missing:
-        yield (
-            f"{name} has {sum(landed.missing.values())} NULL values where SchemaDefinition "
-            f"says IsNullable false, which are applied as NULL: {first_few(landed.missing)}"
-        )
+        yield f"{landed.file.name} has {landed.null_keys} NULL key values; NULL is a key like any other here"
     if landed.schema.undeclared:
         undeclared = first_few(landed.schema.undeclared)
         yield f"columns that SchemaDefinition does not declare are strings: {undeclared}"

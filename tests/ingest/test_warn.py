@@ -12,8 +12,6 @@ from mirrorlib.ingest.batch.open_batch import prepare_files
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.next_batch import warnings_of
 from mirrorlib.journal.entries import Policies
-from mirrorlib.landing.delimited.dialect import Dialect
-from mirrorlib.landing.metadata.declared import DefinedColumn
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -21,14 +19,6 @@ if TYPE_CHECKING:
     from tests.zones import TableWriter, ZoneWriter
 
 DOUBLE, SINGLE = pa.float64(), pa.float32()
-NONE_MISSING = Dialect(
-    columns=(
-        DefinedColumn(name="id", data_type="Int32", nullable=False),
-        DefinedColumn(name=" V ", data_type="String", nullable=False),
-        DefinedColumn(name="n", data_type="Int32", nullable=False),
-        DefinedColumn(name="free", data_type="Int32", nullable=True),
-    )
-)
 
 
 @pytest.fixture
@@ -37,9 +27,7 @@ def orders(zone: ZoneWriter) -> TableWriter:
     return zone.table("orders", keys=["id"])
 
 
-def warnings(
-    orders: TableWriter, before: Columns, dialect: Dialect | None = None
-) -> tuple[str, ...]:
+def warnings(orders: TableWriter, before: Columns) -> tuple[str, ...]:
     """Prepare every file that is there, and give the warnings."""
     policies = Policies(
         keys=("id",),
@@ -47,7 +35,6 @@ def warnings(
         insert_policy="append",
         evolution="widen",
         ntz="utc",
-        dialect=dialect,
     )
     zone = open_store(str(orders.folder.parent))
     source = Source(zone=zone, table="orders", folder="orders", policies=policies)
@@ -57,26 +44,6 @@ def warnings(
     prepared = prepare_files(source, files, before)
     assert prepared.fault is None
     return warnings_of(prepared, policies)
-
-
-def test_a_null_where_the_metadata_allows_none_is_told(orders: TableWriter) -> None:
-    """An empty text is no NULL, a delete needs its key alone, and a NULL key has words of its own."""
-    lines = ["id,v,n,free,__rowMarker__", '1,"",1,,0', "2,,,,2", "3,,1,,4", '4,a,"",,1', "5,,,,0"]
-    orders.path(1).with_suffix(".csv").write_text("\n".join(lines))
-
-    (told,) = warnings(orders, (), NONE_MISSING)
-
-    assert told.startswith(
-        f"{1:020d}.csv has 4 NULL values where SchemaDefinition says IsNullable false"
-    )
-    assert told.endswith(": v, n")
-
-
-def test_a_text_that_keeps_its_word_has_no_warning(orders: TableWriter) -> None:
-    """Nor has a column that may be NULL."""
-    orders.path(1).with_suffix(".csv").write_text("id,v,n,free\n1,a,1,\n")
-
-    assert () == warnings(orders, (), NONE_MISSING)
 
 
 @pytest.mark.parametrize(

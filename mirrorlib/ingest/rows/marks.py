@@ -3,8 +3,7 @@
 In: a file's rows, or one column of them. Out: markers as int8. Promise: a marker that is unknown, or
 NULL where the table has no default, stops the file by its row before anything is planned.
 
-NULLs are counted where a publisher hardly meant any: in keys, and in columns of text declared to have none. Nothing
-is enforced: NULL is a key like any other here, and the columns of a mirror are all nullable.
+NULLs are counted in keys, where a publisher hardly meant any. Nothing is enforced: NULL is a key like any other here.
 """
 
 from __future__ import annotations
@@ -27,12 +26,10 @@ from mirrorlib.landing.columns import (
     UPDATE,
     UPSERT,
     judge_markers,
-    missing_in,
     show_marker,
 )
 from mirrorlib.landing.delimited.tables import lines_of
 from mirrorlib.landing.delimited.text import TextFile
-from mirrorlib.names import find_key
 
 Span: TypeAlias = tuple[int, int]
 _Error = TypeVar("_Error", bound=MirrorError)
@@ -156,19 +153,3 @@ def join_spans(spans: Sequence[Span | None]) -> Span | None:
         return None
     apart = all(one[1] < other[0] for one, other in pairwise(known))
     return (known[0][0], known[-1][1]) if apart else None
-
-
-def required_columns(opened: OpenedFile) -> list[str]:
-    """Name a text's columns that are declared with `IsNullable` false; in keys a NULL is told anyway."""
-    dialect = text_dialect(opened.source)
-    names = [column.name for column in opened.schema.own.columns]
-    keys = {find_key(names, key) for key in opened.source.policies.keys}
-    return [name for name in names if dialect.required(name) and name not in keys]
-
-
-def count_missing(rows: pa.Table, markers: pa.ChunkedArray, names: list[str]) -> dict[str, int]:
-    """Count the NULLs in some columns of rows that are more than a delete, which needs its key alone."""
-    if not count_nulls(rows, names):
-        return {}
-    counts = {name: pc.sum(missing_in(rows, markers, name)).as_py() for name in names}
-    return {name: count for name, count in counts.items() if count}

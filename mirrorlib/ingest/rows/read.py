@@ -9,8 +9,8 @@ before anything is planned; whole columns pass through memory only for batches t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import BinaryIO, cast
 
 import pyarrow as pa
@@ -23,12 +23,10 @@ from mirrorlib.ingest.rows.marks import (
     MARKER_NAMES,
     Span,
     count_marks,
-    count_missing,
     count_nulls,
     join_spans,
     key_span,
     read_marks,
-    required_columns,
     typed_keys,
     with_line,
 )
@@ -54,8 +52,6 @@ class Landed(OpenedFile):
     counts: dict[int, int]  # rows by marker
     null_keys: int  # NULLs in its key columns, all together
     key_span: Span | None = None  # the first and the last key of a large batch's file
-    # NULLs in columns of text that are declared to have none, by column.
-    missing: Mapping[str, int] = field(default_factory=dict)
     fingerprint: str  # tells its content from any other
 
 
@@ -129,21 +125,16 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
     hashing = Hashing(handle)
     opened = open_file(source, file)
     counts: Counter[int] = Counter()
-    missing: Counter[str] = Counter()
-    required = required_columns(opened)
     keys, untyped = typed_keys(opened)
     kept: list[pa.Table] = []
     seen = size = nulls = 0
     for rows in iter_pieces(opened, handle=cast("BinaryIO", hashing)):
         part = replace(opened, schema=replace(opened.schema, rows=len(rows)))
         try:
-            markers = read_marks(part, rows)
-            found = count_marks(part, markers)
+            counts.update(count_marks(part, read_marks(part, rows)))
         except MarkerError as exc:
             of_file = exc.but(row=seen + (exc.row or 0))
             raise with_line(opened, of_file) from exc
-        counts.update(found)
-        missing.update(count_missing(rows, markers, required))
         nulls += count_nulls(rows, keys)
         seen, size = seen + len(rows), size + rows.nbytes
         if size <= room:
@@ -157,7 +148,6 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
         counts={marker: counts[marker] for marker in MARKER_NAMES},
         null_keys=nulls + untyped * seen,
         rows=pa.concat_tables(kept) if size <= room else None,
-        missing=missing,
         fingerprint=hashing.finish(),
     )
 
