@@ -86,7 +86,7 @@ def test_only_the_table_s_extensions_count(
     assert extensions == {file.name.rpartition(".")[2] for file in files}
     told = " ".join(found.warnings)
     assert f"{len(every) - len(extensions)} files are no change files" in told
-    assert "the numbered files of this table end in ." in told
+    assert "mirrorlib check LANDING_ZONE" in told
 
 
 def test_a_checksum_beside_change_files_is_left_alone(

@@ -136,12 +136,12 @@ def test_text_beside_parquet_is_named_where_names_say_what_is_read(zone: ZoneWri
 
     found = text(zone, "a.csv", **BY_TIME)
 
-    assert "a.csv: Parquet alone is read while _metadata.json has no FileFormat" in found.warnings
+    assert found.warnings[0].startswith("1 files are no change files and were left alone: a.csv.")
 
 
-def test_a_number_with_two_extensions_is_told_its_name(zone: ZoneWriter) -> None:
-    """The format has one extension behind the number; compression is told by content."""
+def test_a_number_with_two_extensions_is_told(zone: ZoneWriter) -> None:
+    """The format has one extension behind the number; the check says how to name it."""
     found = text(zone, f"{1:020d}.csv.gz", FileFormat="CSV")
 
     assert 0 == found.listing.count
-    assert f"publish it as {1:020d}.csv;" in " ".join(found.warnings)
+    assert f"left alone: {1:020d}.csv.gz. See why" in " ".join(found.warnings)

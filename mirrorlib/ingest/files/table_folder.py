@@ -30,16 +30,15 @@ from mirrorlib.landing.listing import (
 )
 from mirrorlib.landing.metadata.declared import (
     METADATA_BYTES,
-    TEXT_ENDINGS,
     TableMetadata,
     as_published,
 )
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.plain import PLAIN_DIALECT, PLAIN_METADATA, kind_of, order_plain
-from mirrorlib.names import extension_of, plain_name, sequence_number
 from mirrorlib.store import Store
 
 EMPTIED = "Its applied files have been removed, and the folder is empty."
+_SEE_WHY = ". See why with: mirrorlib check LANDING_ZONE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +135,7 @@ def open_folder(
         listing = order_by_time(seen, metadata.endings, applied)
     else:
         listing = order_by_number(seen, table, metadata.numbered)
-    shown = (*_shown(listing), *_overlooked(listing, metadata))
+    shown = tuple(_shown(listing, _SEE_WHY))
     if incremental is not None and short is None:
         incremental.remember(data, metadata, listing, listed_at, shown)
     elif incremental is not None:
@@ -235,11 +234,11 @@ def _late(listing: FolderListing) -> tuple[str, ...]:
     return (late,) if listing.late else ()
 
 
-def _shown(listing: FolderListing) -> Iterator[str]:
+def _shown(listing: FolderListing, why: str = "") -> Iterator[str]:
     """Warn of what stays as it is from listing to listing: what lies in folders may be meant as change files."""
     if listing.foreign:
         count = len(listing.foreign)
-        yield f"{count} files are no change files and were left alone: {first_few(listing.foreign)}"
+        yield f"{count} files are no change files and were left alone: {first_few(listing.foreign)}{why}"
     undeclared = [path for path in listing.unread if "=" in path.rpartition("/")[2]]
     others = [path for path in listing.unread if path not in undeclared]
     declare = 'If their files count, declare "isPartitionEnabled": true in _metadata.json'
@@ -248,27 +247,3 @@ def _shown(listing: FolderListing) -> Iterator[str]:
         if paths:
             folders = f"1 {what} is" if len(paths) == 1 else f"{len(paths)} {what}s are"
             yield f"{folders} not read: {first_few(paths)}. {step}"
-
-
-def _overlooked(listing: FolderListing, metadata: TableMetadata) -> Iterator[str]:
-    """Say of files that were left alone what would have them read."""
-    if listing.by_time:
-        text = [name for name in listing.foreign if name.lower().endswith(TEXT_ENDINGS)]
-        if text and metadata.file_format is None:
-            yield f"{first_few(text)}: Parquet alone is read while _metadata.json has no FileFormat"
-        return
-    other = [
-        name
-        for name in listing.foreign
-        if sequence_number(name) and extension_of(name) not in metadata.numbered
-    ]
-    if other:
-        endings = ", ".join(f".{extension}" for extension in metadata.extensions)
-        yield f"{first_few(other)}: the numbered files of this table end in {endings}"
-    for name in listing.foreign:
-        if number := plain_name(name.rpartition("/")[2]):
-            yield (
-                f"{name} has two extensions, and so is no numbered file: publish it as {number}; "
-                "gzip and zstd are told by content"
-            )
-            return
