@@ -15,7 +15,7 @@ import pyarrow as pa
 from mirrorlib.delta.columns import Columns, find_column, find_key_column, needs_mapping
 from mirrorlib.errors import MirrorError, first_few
 from mirrorlib.events import STOPPED
-from mirrorlib.identifiers import by_name, fold_name
+from mirrorlib.identifiers import by_name
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
 from mirrorlib.ingest.batch.outcome import cause_of
@@ -308,12 +308,6 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
         found.append(
             f"column mapping is turned on for {first_few(mapped)}; readers without it cannot read the table then"
         )
-    narrowed = dict.fromkeys(_narrowed(prepared))
-    if narrowed:
-        found.append(
-            "columns of doubles came in single precision, in which 0.1 is another number; "
-            f"the values are applied as their file has them: {first_few(narrowed)}"
-        )
     return tuple(dict.fromkeys(found))
 
 
@@ -332,20 +326,3 @@ def _warnings_of_file(landed: Landed, columns: Columns, policies: Policies) -> I
     if missing and landed.counts[UPDATE] + landed.counts[UPSERT] and policies.partial is None:
         lacking = "updates lack columns of the table, which become NULL in the updated rows"
         yield f"{lacking}: {first_few(missing)}"
-
-
-def _narrowed(prepared: Prepared) -> Iterator[str]:
-    """Name the columns of doubles that a later file has as singles: 0.1 is not the same number in both."""
-    growth = prepared.growth
-    changed = {column.name for column in (*growth.added, *growth.widened, *growth.rewritten)}
-    double = {
-        fold_name(column.name)
-        for column in growth.columns
-        if column.type == pa.float64() and column.name not in changed
-    }
-    for landed in prepared.landed:
-        for column in landed.schema.columns:
-            if column.type == pa.float32() and fold_name(column.name) in double:
-                yield column.name
-            elif column.type == pa.float64():
-                double.add(fold_name(column.name))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
-from mirrorlib.delta.columns import Column
 from mirrorlib.ingest.batch.open_batch import prepare_files
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.next_batch import warnings_of
@@ -15,10 +13,7 @@ from mirrorlib.journal.entries import Policies
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from mirrorlib.delta.columns import Columns
     from tests.zones import TableWriter, ZoneWriter
-
-DOUBLE, SINGLE = pa.float64(), pa.float32()
 
 
 @pytest.fixture
@@ -27,7 +22,7 @@ def orders(zone: ZoneWriter) -> TableWriter:
     return zone.table("orders", keys=["id"])
 
 
-def warnings(orders: TableWriter, before: Columns) -> tuple[str, ...]:
+def warnings(orders: TableWriter) -> tuple[str, ...]:
     """Prepare every file that is there, and give the warnings."""
     policies = Policies(
         keys=("id",),
@@ -41,34 +36,9 @@ def warnings(orders: TableWriter, before: Columns) -> tuple[str, ...]:
     listed = zone.list_folder("orders")
     assert listed is not None
     files = [file for file in listed.files if file.name[0] != "_"]
-    prepared = prepare_files(source, files, before)
+    prepared = prepare_files(source, files, ())
     assert prepared.fault is None
     return warnings_of(prepared, policies)
-
-
-@pytest.mark.parametrize(
-    "before, kinds, told",
-    [
-        ((DOUBLE,), (SINGLE,), True),
-        ((), (DOUBLE, SINGLE), True),
-        ((), (SINGLE, DOUBLE), False),
-        ((SINGLE,), (DOUBLE, SINGLE), True),
-        ((SINGLE,), (SINGLE,), False),
-        ((DOUBLE,), (pa.int32(), DOUBLE), False),
-    ],
-)
-def test_a_double_that_comes_as_a_single_is_told(
-    orders: TableWriter, before: tuple[pa.DataType, ...], kinds: tuple[pa.DataType, ...], told: bool
-) -> None:
-    """0.1 is not the same number in both: such a file is right, and its key is another one."""
-    for kind in kinds:
-        values = pa.array([1 if kind == pa.int32() else 0.1], kind)
-        orders.file(pa.table({"id": [1], "price": values}))
-    columns = tuple(Column("price", kind) for kind in before)
-
-    found = warnings(orders, (Column("id", pa.int64()), *columns) if columns else ())
-
-    assert told == any("single precision" in warning and "price" in warning for warning in found)
 
 
 @pytest.mark.parametrize("name, told", [("ID", 1), ("id", 0)])
@@ -77,7 +47,7 @@ def test_a_key_in_another_case_is_told_once(orders: TableWriter, name: str, told
     for _ in range(2):
         orders.file([{name: 1, "v": 1}])
 
-    found = warnings(orders, ())
+    found = warnings(orders)
 
     assert told == len(found)
     assert told == sum("the key column 'id' is 'ID' in the files" in warning for warning in found)
