@@ -105,10 +105,7 @@ def advance_table(work: Work, course: Course[Reported]) -> Reported:
 def _judge(work: Work, course: Course[Reported]) -> str:
     """Judge a listing before the next plan: from then on, what it has shown counts as known."""
     changed = changed_since(work, course.opened, course.entry)
-    warnings = [
-        f"{n} was applied and has been changed since; it is not read again" for n in changed
-    ]
-    course.warn(*warnings)
-    if course.view.incremental is not None:
-        course.view.incremental.keep(*warnings)
+    course.warn(
+        *(f"{n} was applied and has been changed since; it is not read again" for n in changed)
+    )
     return judge_changes(work, course.opened, course.entry, changed)

@@ -133,7 +133,7 @@ class Applying(Course[TableReport]):
         before = str(old.get("before") or old.get("state", ""))
         same = (old.get("state"), old.get("reason")) == (report.state, report.reason)
         since = old["since"] if same and "since" in old else now()
-        done, listed = self.entry.done if self.entry else None, self.listed
+        done = self.entry.done if self.entry else None
         # Where nothing was looked at, as somebody else was at it, what was known stays so.
         proven = self.proven or (None if self.entry else old.get("proven"))
         word: dict[str, Any] = {
@@ -143,7 +143,7 @@ class Applying(Course[TableReport]):
             "last_commit": done.finished_at if done else None,
             "warnings": list(report.warnings),
             "watched": asdict(self.watched) if self.watched else None,
-            "listing": listed and {**asdict(listed), "warnings": list(listed.warnings)},
+            "listing": asdict(self.listed) if self.listed else None,
             "verified": asdict(self.verified) if self.verified else old.get("verified"),
             **({"proven": proven} if proven else {}),
             **({"before": before} if report.state == "behind" else {}),  # it may stop there again

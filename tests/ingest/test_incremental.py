@@ -73,7 +73,7 @@ def test_numbered_files_are_applied_by_short_looks(mirror: Mirror, listings: lis
     assert ((), 5) == ((found := short(mirror, listings)).warnings, found.position)
     told = mirror.run(**FULL).warnings
     assert [mirror.file_name(1)] == [warning.partition(" ")[0] for warning in told]
-    assert told == short(mirror, listings).warnings
+    assert () == short(mirror, listings).warnings
 
     waiting = [mirror.publish() for _ in range(3)]
     hidden = [path.rename(mirror.root / path.name) for path in waiting[:2]]

@@ -46,7 +46,6 @@ class Listed:
     metadata: str  # a digest of `_metadata.json`
     anchors: Mapping[str, Anchor]  # the newest applied file of each partition folder
     short: int  # short looks since then, where names have no numbers
-    warnings: tuple[str, ...]  # what it has shown and short looks do not
 
 
 def read_listed(word: Mapping[str, Any]) -> Listed | None:
@@ -56,8 +55,7 @@ def read_listed(word: Mapping[str, Any]) -> Listed | None:
         return None
     try:
         anchors = {partition: Anchor(**anchor) for partition, anchor in said["anchors"].items()}
-        read = {"short": int(said["short"]), "warnings": tuple(map(str, said["warnings"]))}
-        listed = Listed(**{**said, **read, "anchors": anchors})
+        listed = Listed(**{**said, "short": int(said["short"]), "anchors": anchors})
         aware = datetime.fromisoformat(listed.at).tzinfo is not None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None  # nothing rests on it
@@ -80,12 +78,6 @@ class IncrementalListing:
         self._proven = False
         self._full = False
         self._after: str | None = None
-        self._kept_warnings: dict[str, None] = {}
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Return what the last full listing has shown and short looks do not."""
-        return self._listed.warnings if self._listed else ()
 
     def see(self, zone: Store, folder: TableFolder) -> tuple[FolderContent, bytes] | None:
         """Look for what has come; give that and the metadata's bytes, or None where only a full listing will do."""
@@ -126,12 +118,7 @@ class IncrementalListing:
         return None if seen is None else (seen, data)
 
     def remember(
-        self,
-        data: bytes,
-        metadata: TableMetadata,
-        listing: FolderListing,
-        listed_at: str,
-        warnings: tuple[str, ...],
+        self, data: bytes, metadata: TableMetadata, listing: FolderListing, listed_at: str
     ) -> None:
         """Keep what a full listing has shown, if the next looks may be short."""
         self._full = self._proven = True
@@ -164,12 +151,7 @@ class IncrementalListing:
             metadata=_digest(data),
             anchors=anchors,
             short=0,
-            warnings=warnings,
         )
-
-    def keep(self, *warnings: str) -> None:
-        """Note what else the full listing of this run has shown."""
-        self._kept_warnings |= dict.fromkeys(warnings)
 
     def result(self, entry: Entry | None) -> Listed | None:
         """Return what the next run needs for a short look; None when it has to list in full."""
@@ -184,7 +166,6 @@ class IncrementalListing:
             batch=entry.plan.batch,
             anchors=anchors,
             short=self._listed.short + 1 if by_time and not self._full else 0,
-            warnings=tuple(dict.fromkeys((*self._listed.warnings, *self._kept_warnings))),
         )
 
     def _is_due(self, listed: Listed) -> bool:

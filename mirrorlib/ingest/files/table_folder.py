@@ -135,17 +135,14 @@ def open_folder(
         listing = order_by_time(seen, metadata.endings, applied)
     else:
         listing = order_by_number(seen, table, metadata.numbered)
-    shown = tuple(_shown(listing, _SEE_WHY))
     if incremental is not None and short is None:
-        incremental.remember(data, metadata, listing, listed_at, shown)
-    elif incremental is not None:
-        shown = tuple(dict.fromkeys((*incremental.warnings, *shown)))
+        incremental.remember(data, metadata, listing, listed_at)
     text = metadata.file_format == "delimited"
     return OpenedFolder(
         listing=listing,
         metadata=metadata,
         dialect=dialect_of(metadata, table=table) if text else None,
-        warnings=(*_completed(metadata, options), *_late(listing), *shown),
+        warnings=(*_completed(metadata, options), *_late(listing), *_shown(listing, _SEE_WHY)),
         listed_at=listed_at,
         metadata_written=seen.metadata.modified if seen.metadata else None,
         watched=history.watched() if text and history is not None else None,
@@ -235,7 +232,7 @@ def _late(listing: FolderListing) -> tuple[str, ...]:
 
 
 def _shown(listing: FolderListing, why: str = "") -> Iterator[str]:
-    """Warn of what stays as it is from listing to listing: what lies in folders may be meant as change files."""
+    """Warn of what is left alone: what lies in folders may be meant as change files."""
     if listing.foreign:
         count = len(listing.foreign)
         yield f"{count} files are no change files and were left alone: {first_few(listing.foreign)}{why}"
