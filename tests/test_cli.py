@@ -417,9 +417,9 @@ def test_what_a_killed_run_left_in_a_catalog_s_schema_is_told(
     try:
         for _ in range(2):
             (found,) = apply_to_catalog(spark, zone, "mirrored3", tmp_path).tables
-            assert ("failed", "LandingZoneError") == (found.state, found.error)
+            assert ("failed", "MirrorError") == (found.state, found.error)
             assert str(left) in found.reason
-            assert "remove it; the next run makes the table" in found.reason
+            assert "Remove what is there if nobody needs it" in found.reason
         shutil.rmtree(left)
 
         (found,) = apply_to_catalog(spark, zone, "mirrored3", tmp_path).tables

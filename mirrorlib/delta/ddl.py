@@ -7,7 +7,6 @@ new mirror: `properties.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,6 +22,7 @@ from mirrorlib.delta.columns import (
 from mirrorlib.delta.log import LOG
 from mirrorlib.delta.sessions import check_variables
 from mirrorlib.delta.table import Found, TableRef, read_table
+from mirrorlib.delta.trouble import spark_error
 from mirrorlib.errors import LandingZoneError, SchemaError
 from mirrorlib.identifiers import find_name, quote, sql_text
 from mirrorlib.nested import names_in
@@ -37,13 +37,8 @@ if TYPE_CHECKING:
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _NTZ = "timestamp_ntz"
 _NOT_EMPTY = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
-_LOCATION = re.compile(r"location \('(?P<place>[^']+)'\)")
 _NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippingStatsColumns
 EXACT_IN_DOUBLE = 1 << 53
-_LEFT = (
-    "A run that was killed while it made the table leaves such a folder, without rows. If nobody needs what is "
-    "in it, remove it; the next run makes the table. Else choose another schema."
-)
 
 
 def make_table(
@@ -55,8 +50,8 @@ def make_table(
 ) -> None:
     """Make an empty table with these columns; nothing happens when there is one.
 
-    Names that need column mapping turn it on. Raises `LandingZoneError` where its folder holds something else, or what
-    a killed run has left in a catalog's; *shown* is how the table's user calls it.
+    Names that need column mapping turn it on. Raises `LandingZoneError` where its folder holds something else,
+    `MirrorError` where a catalog's does; *shown* is how the table's user calls it.
     """
     check_vacant(ref, shown)
     check_variables(spark, (column.name for column in columns), shown)
@@ -68,10 +63,7 @@ def make_table(
         if _NOT_EMPTY not in str(exc):
             raise
         # It is not taken over or emptied here: another runner may be making the table in it at this moment.
-        place = _LOCATION.search(str(exc))
-        found = place["place"] if place else None
-        msg = "the catalog has no such table, and the folder in which it would make it is not empty"
-        raise LandingZoneError(msg, table=shown, found=found, next_step=_LEFT) from exc
+        raise spark_error(exc, "make the table", shown) from exc
 
 
 def create_mirror(

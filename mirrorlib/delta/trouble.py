@@ -85,7 +85,8 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
         reason="somebody else has made the same table or column at the same moment", next_step=_WAIT),
     ("DELTA_CANNOT_CREATE_LOG_PATH", "DELTA_CREATE_TABLE_"): Trouble(
         reason="the table cannot be made where it has to be: something else has its place",
-        next_step="Empty the place, or choose another target."),
+        next_step="Remove what is there if nobody needs it, as after a run that was killed while it made the table; "
+        "else choose another target.", found=r"location \('(?P<found>[^']+)'\)"),
     ("DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME", "DELTA_INVALID_COLUMN_NAMES", "INVALID_ATTRIBUTE_NAME_SYNTAX",
      "PARSE_SYNTAX_ERROR"): Trouble(
         reason="Delta cannot carry a column's name in this table", next_step="Rename the column at its publisher."),
