@@ -28,14 +28,13 @@ from mirrorlib.delta.actions import (
     read_metadata,
     read_moves,
 )
-from mirrorlib.delta.log import Commit, LogFiles, commit_path, list_log, read_actions, read_checksum
+from mirrorlib.delta.log import Commit, LogFiles, commit_path, list_log, read_actions
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.store import Store
 
 # Bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory.
 _SMALL = 16 << 10
 _OF_TABLE = ("metaData", "commitInfo", "protocol")  # what a version says of the table as a whole
-_FILES_OF_A_TASK = 1_000  # files of a version that one task puts together
 _OUT_OF_ORDER = 100  # versions
 _MILLISECOND = timedelta(milliseconds=1)
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
@@ -143,11 +142,6 @@ class Commits:
     def last_at(self, moment: datetime) -> int:
         """Return the last version that was committed at or before a moment; one before `first` when none was."""
         return self.first + bisect_right(self._times, moment) - 1
-
-    def has_few_files(self, version: int) -> bool:
-        """Say whether a version is known to have few files, as its writer's checksum file tells."""
-        files = read_checksum(self.store, version).get("numFiles")
-        return isinstance(files, int) and files <= _FILES_OF_A_TASK
 
     def read(self, version: int) -> FeedCommit:
         """Read one version, once: what a commit says never changes; `FeedError` where its file is gone since."""

@@ -59,8 +59,6 @@ Images = Literal["both", "post"]
 _TRAVELS = "spark.databricks.delta.changeDataFeed.allowTimeTravelOptionsForSchema"
 _COPIED_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
 _ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
-# Delta puts a version together in fifty tasks, which take a second, however few files it has.
-_SMALL_LOG = {"spark.databricks.delta.snapshotPartitions": "1"}
 _LIFTING = threading.Lock()  # all threads of a session share its configuration
 
 
@@ -178,10 +176,9 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
     refuse_losses(spark, table)
     reader = spark.read.format("delta").option("versionAsOf", version)
     # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
-    with configured(spark, {}, _SMALL_LOG if table.commits.has_few_files(version) else {}):
-        frame = _loaded(spark, table, reader, lift=lambda: version == table.commits.newest)
-        check_planned(spark, table, frame)
-        return untag(frame)
+    frame = _loaded(spark, table, reader, lift=lambda: version == table.commits.newest)
+    check_planned(spark, table, frame)
+    return untag(frame)
 
 
 def read_window(
