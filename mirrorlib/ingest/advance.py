@@ -22,7 +22,7 @@ from mirrorlib.ingest.files.source_identity import (
     judge_changes,
 )
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
-from mirrorlib.ingest.next_batch import Next, bars_of, check_batch, open_next
+from mirrorlib.ingest.next_batch import Next, bars_of, open_next
 from mirrorlib.ingest.report import PlannedTable, TableReport
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry
@@ -89,11 +89,9 @@ def advance_table(work: Work, course: Course[Reported]) -> Reported:
             return course.end(Next(state="blocked", reason=evidence))
         judged = opened
         work, standing, position = course.stand(work)
-        coming = open_next(work, before, standing, opened, position, bars)
-        course.warn(*coming.warnings)
+        coming = open_next(work, before, standing, opened, position, bars, course.warn)
         if coming.prepared is None:
             return course.end(coming)
-        check_batch(work, coming, coming.prepared)
         course.take(work, standing, coming)
         after = course.entry
         refuse_changed_source(work.table, after)

@@ -7,7 +7,7 @@ partition folder; the other folders go on. What a publisher may not have meant i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -68,8 +68,6 @@ class Next:
     files: Files = ()  # consecutive files that are visible and not held back, by their numbers
     # The batch that they make, opened; None where nothing can be applied now.
     prepared: Prepared | None = None
-    replaces: bool = False  # they replace a table that is there
-    rebuilds: bool = False  # they are those that were applied before, once more
     # What the table is in once they are applied, or now, where nothing can be.
     state: State = "current"
     # Why it is not current; *file* is what it is about, *error* the class of what is wrong with that.
@@ -77,7 +75,6 @@ class Next:
     file: str | None = None
     error: str | None = None
     young: StoredFile | None = None  # the first file that may still be an upload under way
-    warnings: tuple[str, ...] = ()  # of the files that were opened
     seconds: Mapping[str, float] = field(default_factory=dict)  # that this took, by step
 
 
@@ -96,27 +93,25 @@ def open_next(
     opened: OpenedFolder,
     position: Mapping[str, int],
     bars: dict[str, Mapping[str, str]],
+    warn: Callable[..., None],
 ) -> Next:
     """Open the next batch; files that cannot be applied are added to *bars*, and what is before them is taken.
 
     A new life replaces the table in one commit, so that nobody reads it half: it takes everything
     that is visible, and nothing as long as something stands in the way. A rebuild takes what was applied before.
+    What a publisher may not have meant *warn* is told. Raises as `_check_batch` does.
     """
-    options, policies = work.options, work.source.policies
+    options = work.options
     anew = len(work.lives) > 1 and not position
     replaces = anew and standing.version is not None
     suspects = {cause["file"] for cause in _causes(entry)}
     goal = rebuilt_position(work.journal, work.lives) if anew else None
-    warnings: list[str] = []
     if not position:
         position = first_position(opened.listing, work.life.start_at)
-        warnings += _told_of_first(work, opened, position) if goal is None else ()
+        warn(*(_told_of_first(work, opened, position) if goal is None else ()))
     clock: dict[str, float] = {}
     while True:
         coming = choose_files(opened, position, bars, options.settle)
-        coming = replace(
-            coming, replaces=replaces, rebuilds=goal is not None, warnings=tuple(warnings)
-        )
         coming, every = _up_to(goal, coming, work.allow(coming.files), opened)
         files = every if anew else within(every, options.max_files, options.max_bytes)
         if not coming.files or ((replaces or goal is not None) and coming.state != "current"):
@@ -130,18 +125,17 @@ def open_next(
             reason = f"{waiting} for the next run."
             return replace(coming, state="behind", reason=reason, file=None, error=None)
         with work.step("read", clock, files=len(files), waits=len(every)):
-            files, prepared = _prepare(
+            files, prepared, untyped = _prepare(
                 work, standing, files, every, suspects, divisible=not replaces
             )
-        warnings += warnings_of(prepared, policies)
-        coming = replace(coming, files=files, warnings=tuple(warnings))
-        untyped = _untyped_part(work, prepared)
+        warn(*warnings_of(prepared, work.source.policies))
         if prepared.fault is not None:
             file = files[len(prepared.landed)][1]
             bars[file.name] = cause_of(file, prepared.fault)
             if untyped or replaces or not prepared.landed:
                 continue
         if not untyped:
+            _check_batch(work, prepared, replaces=replaces, rebuilds=goal is not None)
             taken = files[: len(prepared.landed)]
             return replace(coming, files=taken, prepared=prepared, seconds=clock)
         if coming.state == "failed":
@@ -228,18 +222,18 @@ def choose_files(
     return coming
 
 
-def check_batch(work: Work, coming: Next, prepared: Prepared) -> None:
+def _check_batch(work: Work, prepared: Prepared, *, replaces: bool, rebuilds: bool) -> None:
     """See that a table is not replaced by nothing, where nobody has said that it may; nor rebuilt from other files.
 
     And that its updates can say what they set; a rebuild has taken them as they are.
     """
-    if coming.rebuilds:
+    if rebuilds:
         landed = {one.file.name: one.fingerprint for one in prepared.landed}
         refuse_replaced(work.journal, work.lives, landed, work.table)
         return
     check_list_column(work.source, prepared.landed, prepared.growth.columns)
     rows = prepared.newest.rows if work.options.snapshots else prepared.rows
-    if coming.replaces and rows == 0 and not work.options.allow_empty:
+    if replaces and rows == 0 and not work.options.allow_empty:
         msg = "the first batch of the new life holds no rows, and would empty the table"
         step = "Publish its rows, or accept an empty table with --allow-empty."
         raise MirrorError(msg, table=work.table, file=prepared.landed[0].file.name, next_step=step)
@@ -258,8 +252,11 @@ def _prepare(
     suspects: Collection[str],
     *,
     divisible: bool,
-) -> tuple[Files, Prepared]:
-    """Open the next files, and more than the limits allow while these leave a type open; return those too."""
+) -> tuple[Files, Prepared, str]:
+    """Open the next files, and more than the limits allow while these leave a type open; return those too.
+
+    And what is left open even so, as `_untyped_part` says it.
+    """
     while True:
         prepared = prepare_files(
             work.source,
@@ -269,9 +266,9 @@ def _prepare(
             suspects=suspects,
             divisible=divisible,
         )
-        untyped = "" if prepared.fault is not None else _untyped_part(work, prepared)
-        if not untyped or len(prepared.landed) == len(every):
-            return files, prepared
+        untyped = _untyped_part(work, prepared)
+        if prepared.fault is not None or not untyped or len(prepared.landed) == len(every):
+            return files, prepared, untyped
         # Twice as many: to open all again for each one more would take time by their square.
         files, divisible = every[: 2 * len(files)], False
 
