@@ -131,7 +131,9 @@ class Applying(Course[TableReport]):
         """Write the table's last word into the journal, unless it stands there; return the state before, since when."""
         old = journal.read_status()
         before = str(old.get("before") or old.get("state", ""))
-        same = (old.get("state"), old.get("reason")) == (report.state, report.reason)
+        # A reason may count what waits, but for one that names no file.
+        parts = ("state", "file", "error") if report.file else ("state", "reason")
+        same = all(old.get(part) == getattr(report, part) for part in parts)
         since = old["since"] if same and "since" in old else now()
         done = self.entry.done if self.entry else None
         # Where nothing was looked at, as somebody else was at it, what was known stays so.

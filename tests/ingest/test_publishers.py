@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import mirrorlib
@@ -49,6 +50,22 @@ def test_a_folder_that_its_publisher_has_emptied_is_current(
     assert "" == mirrorlib.status(target).tables[0].reason
 
 
+def test_a_table_is_blocked_since_the_first_run_that_said_so(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """However many files come meanwhile, which the reason counts."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}], number=1)
+    told = []
+    for number in (3, 4):
+        orders.file([{"id": number}], number=number)
+        told.append(apply(spark, zone, target))
+
+    assert ["blocked", "blocked"] == [one.state for one in told]
+    assert told[0].reason != told[1].reason
+    assert told[0].since == told[1].since
+
+
 def test_csv_files_decide_where_metadata_states_no_format(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -83,3 +100,16 @@ def test_files_of_two_formats_decide_nothing(
 def text(folder: Path, number: int, content: str) -> None:
     """Publish a numbered file of delimited text."""
     (folder / f"{number:020d}.csv").write_text(content)
+
+
+def test_a_key_column_may_come_after_a_file_that_has_no_rows(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """An empty frame says nothing of a text's type, and the table begins without that column."""
+    orders = zone.table("orders", keys=["id"])
+    empty = {"id": pa.nulls(0), "v": pa.array([], pa.int64())}
+    for columns in (empty, {"id": ["a"], "v": [1]}):
+        orders.file(pa.table(columns))
+        assert "current" == (found := apply(spark, zone, target)).state, found.reason
+
+    assert [{"v": 1, "id": "a"}] == read_rows(spark, f"{target}/orders")
