@@ -21,7 +21,7 @@ from mirrorlib.delta.properties import FILE_RETENTION, LOG_RETENTION
 from mirrorlib.delta.sessions import READS_WHOLE, read_conf
 from mirrorlib.delta.trouble import conditions_of, tell_trouble
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.schemas import is_called_otherwise, spans
+from mirrorlib.feed.schemas import spans
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +77,7 @@ def flaw_of(commit: FeedCommit, current: Metadata, newest: Metadata) -> str:
     if became.id != current.id:
         return f"version {version} made the table anew"
     unmapped = became.mapped and not newest.mapped and became.id == newest.id
-    if commit.changes and unmapped and is_called_otherwise(became.schema):  # read as NULL
+    if commit.changes and unmapped:  # a column that has had another name since is read as NULL
         return f"column mapping was taken away since version {version}, and Delta finds its columns no more"
     if not (became.has_feed or commit.rewrites):
         return f"the feed was off when version {version} was committed"

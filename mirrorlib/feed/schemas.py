@@ -106,16 +106,6 @@ def _holds(old: object, new: object, *, widened: bool = False) -> bool:
     ) and all(_holds(old[part], new[part], widened=widened) for part in _INNER if part in old)
 
 
-def is_called_otherwise(kind: object) -> bool:
-    """Say whether a type, in Spark's JSON, has a field whose name in files is another."""
-    if not isinstance(kind, Mapping):
-        return False
-    fields = kind.get("fields", ())
-    inner = [*(field["type"] for field in fields), *(kind[part] for part in _INNER if part in kind)]
-    apart = any(physical_name(field) != field["name"].lower() for field in fields)
-    return apart or any(map(is_called_otherwise, inner))
-
-
 def widens_to(old: object, new: object) -> bool:
     """Say whether Delta can widen one type to the other in place, both as in Spark's JSON."""
     if not (isinstance(old, str) and isinstance(new, str)):
