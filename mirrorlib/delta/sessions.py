@@ -118,13 +118,13 @@ def lend_session(spark: SparkSession) -> Iterator[SparkSession]:
         with _in_utc(spark):
             yield spark
         return
-    with _active(session, spark):
+    with active(session, spark):
         yield session
     idle.append(session)  # not after an error, which may have left something behind
 
 
 @contextlib.contextmanager
-def _active(session: SparkSession, users: SparkSession) -> Iterator[None]:
+def active(session: SparkSession, users: SparkSession) -> Iterator[None]:
     """Let what belongs to no session, such as a type's name in a cast, mean what it does in one; then in the *users*'.
 
     PySpark keeps the session that was given rows last as the active one, for the user, too.
@@ -139,10 +139,11 @@ def _active(session: SparkSession, users: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()
+        with contextlib.suppress(Exception):  # of a process that has ended: what ended it is told
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
         type(users)._activeSession = users  # noqa: SLF001  # as above
 
 

@@ -20,7 +20,7 @@ from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
-from mirrorlib.delta.sessions import WRITES_DATES, configured
+from mirrorlib.delta.sessions import WRITES_DATES, active, configured
 from mirrorlib.delta.table import Found
 from mirrorlib.delta.trouble import as_mirror_error, is_sparks
 from mirrorlib.derived.compute import MOVES, Computed, compute
@@ -99,7 +99,8 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
     def write(self, before: DerivedTarget) -> None:
         job = self.job
         self.ready = before.last.newest  # the version that is made ready for the round
-        self.computed = computed = compute(job, self.planned, before)
+        with active(job.spark, job.spark):  # as the transformation is the caller's
+            self.computed = computed = compute(job, self.planned, before)
         keys = computed.keys.keys
         job.lease.check()
         job.tell("commit", "before", self.planned)

@@ -544,6 +544,20 @@ def test_another_time_zone_is_another_transformation(lake: Lake) -> None:
 
 
 @pytest.mark.thorough
+def test_a_transformation_means_what_it_does_in_the_callers_session(lake: Lake) -> None:
+    """The name of a type in a cast, too, which belongs to no session."""
+
+    def cast(orders: DataFrame) -> DataFrame:
+        return orders.select("id", f.lit("2026-01-02 03:04:05").cast("timestamp").alias("at"))
+
+    with configured(lake.spark, {"spark.sql.timestampType": "TIMESTAMP_NTZ"}):
+        lake.derive(["orders"], cast)
+
+    assert {"id": "int", "at": "timestamp_ntz"} == dict(
+        lake.spark.read.format("delta").load(lake.path("out")).dtypes
+    )
+
+
 def test_another_transformation_is_seen_in_its_plan(lake: Lake) -> None:
     """A new column is added; one that goes makes the table anew; keys are told as they are then."""
     lake.derive(["orders"], lambda o: o.select("id", "amount"))
