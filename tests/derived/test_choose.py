@@ -560,3 +560,6 @@ def test_columns_that_are_much_alike_are_told_apart(spark: SparkSession) -> None
     assert mine != told(lambda d, o: taken(d, o, left=True, name="x_2"))
     first, second = (told(lambda d, _, n=n: d.where(f"'order #{n}' <> 'a'")) for n in (1, 2))
     assert first != second
+    phones = ", s struct<`phone #1`: string, `phone #2`: string>"
+    first, second = (told(lambda d, _, n=n: d.select(f"s.`phone #{n}`"), phones) for n in (1, 2))
+    assert first != second
