@@ -146,7 +146,7 @@ def test_a_damaged_journal_takes_no_other_tables_along(
     ways = mirrorlib.lineage(target)
 
     wells = [("well", 3), ("well", 2), ("well", 1)]
-    assert [("hurt", 3), *wells] == [(one.table, one.batch) for one in hurt.batches]
+    assert [("hurt", 3), ("hurt", 2), *wells] == [(one.table, one.batch) for one in hurt.batches]
     assert "done.json: the journal cannot be read" in hurt.notes()[-1]
     assert (False, True) == (hurt.ok, mended.ok)
     assert [("hurt", 3), ("hurt", 2), ("hurt", 1), *wells] == [
