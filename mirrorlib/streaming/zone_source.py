@@ -82,7 +82,10 @@ class _FilesReader(ds.DataSourceStreamReader):
                 continue
             try:
                 seen = see_below(zone, folder, see_folder(zone, folder), plain=True)
-            except StoreError:  # `apply` says it, and goes on with the other tables
+            except StoreError:
+                if state is None:
+                    raise  # else its files would be left out, and be given again by the next look
+                # `apply` says it, and goes on with the other tables.
                 found[str(folder.name)] = {"tried": int(time.time() // SETTLE)}, ()
                 continue
             written = [file.modified for file in (seen.metadata, *seen.files) if file is not None]

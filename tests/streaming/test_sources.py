@@ -240,9 +240,9 @@ def test_raw_changes_are_streamed_each_once_up_to_a_gap(
 
 
 def test_a_table_that_cannot_be_listed_hides_no_other(
-    zone: ZoneWriter, monkeypatch: pytest.MonkeyPatch
+    zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The look goes on, and comes to that table again every ten seconds: the apply says what is wrong."""
+    """The look of an apply goes on, and comes to that table again every ten seconds: the apply says what is wrong."""
     from mirrorlib.streaming import zone_source
 
     for name in ("a", "b"):
@@ -255,14 +255,20 @@ def test_a_table_that_cannot_be_listed_hides_no_other(
             raise StoreError(msg)
         return see_folder(store, folder)
 
-    reader = zone_source._FilesReader({"path": str(zone)})
+    reader = zone_source._FilesReader({"path": str(zone), "state": target})
+    alone = zone_source._FilesReader({"path": str(zone)})
+    files = alone.latestOffset()
+    assert 2 == len(alone.partitions({}, files))
     sound = reader.latestOffset()
     monkeypatch.setattr(zone_source, "see_folder", refusing)
     found = reader.latestOffset()
 
-    assert sound["b"] == found["b"]
+    assert [1, 1] == [look["b"]["files"] for look in (sound, found)]
     assert {"tried"} == found["a"].keys()
     assert [] == reader.partitions(sound, found)
+    for look in (alone.latestOffset, lambda: alone.partitions({}, files)):
+        with pytest.raises(StoreError, match="cannot list a"):  # nobody else would say it
+            look()
 
 
 @pytest.mark.parametrize("source, known", [("mirror_feed", "after"), ("landing_zone", "table")])
