@@ -74,7 +74,8 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
     if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
         return LocalStore(Path(unquote(parts.path)))
     more: dict[str, Any] = {"retry_config": RETRIES, **(options or {})}
-    literal = url.replace("%", "%25")  # which obstore decodes, and Spark does not
+    # Which obstore decodes, and Spark does not; but where a browser would.
+    literal = url if parts.scheme in {"http", "https"} else url.replace("%", "%25")
     try:
         store = obstore.store.from_url(literal, **more)
         if _lenders and not options and isinstance(store, obstore.store.AzureStore):
