@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import replace
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.check.facts import UNSTATED
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.delimited.dialect import Dialect, dialect_of
-from mirrorlib.landing.delimited.values import STRING
 from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata, as_published
 from mirrorlib.landing.metadata.reading import FORMAT_PROPERTIES, PROPERTIES, parse_metadata
 
 _KNOWN = {**PROPERTIES, **FORMAT_PROPERTIES}
 _SIMILAR = 0.7  # "keyColumn" and "primaryKeyColumns" are, "protocolVersion" is not
-_REFUSED = {"Encoding": "encoding-unknown", "FirstRowAsHeader": "header-not-declared"}
 _DOCUMENTED = {
     "RowSeparator": ("\r\n", "\n", "\r"),
     "ColumnSeparator": (",", ";", "|", "\t"),
@@ -70,42 +67,15 @@ def _review_delimited(metadata: TableMetadata, found: Findings) -> None:
 
 
 def review_dialect(metadata: TableMetadata, table: str, found: Findings) -> Dialect | None:
-    """Say how a table's text is written; the usual way where nothing states it, None where nothing can be read.
-
-    The reader is asked of each property that has a rule of its own, and then of all the others together.
-    """
+    """Say how a table's text is written; the usual way where nothing states it, None where nothing can be read."""
     if metadata is UNSTATED:
         return Dialect()
     if metadata.file_format != "delimited":
         return None
-    stated = dict(metadata.format_properties)
-    refused = [
-        name
-        for name, value in stated.items()
-        if name in _REFUSED and not _is_read(TableMetadata(format_properties={name: value}), table)
-    ]
-    for name in refused:
-        what = f"{name} {ascii(stated.pop(name))[:40]}"
-        found.add(_REFUSED[name], what, file=METADATA_NAME)
-    columns = []
-    for column in metadata.schema_definition:
-        known = _is_read(TableMetadata(schema_definition=(column,)), table)
-        if not known:
-            what = f"the DataType {ascii(column.data_type)[:40]}"
-            found.add("data-type-unknown", what, file=METADATA_NAME, column=column.name)
-        columns.append(column if known else replace(column, data_type=STRING.name))
     try:
-        sound = replace(metadata, format_properties=stated, schema_definition=tuple(columns))
-        dialect = dialect_of(sound, table=table)
+        return dialect_of(metadata, table=table)
     except MetadataError as exc:
-        found.add("metadata-unreadable", exc.reason, file=METADATA_NAME, column=exc.column)
+        what = exc.reason if exc.found is None else f"{exc.reason} (found {exc.found})"
+        step = exc.next_step
+        found.add("metadata-unreadable", what, file=METADATA_NAME, column=exc.column, fix=step)
         return None
-    return None if "Encoding" in refused else dialect
-
-
-def _is_read(metadata: TableMetadata, table: str) -> bool:
-    try:
-        dialect_of(metadata, table=table)
-    except MetadataError:
-        return False
-    return True

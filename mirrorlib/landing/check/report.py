@@ -97,7 +97,7 @@ class Findings:
             rule=rule,
             title=broken.title,
             table=self._table,
-            found=found,
+            found=printable(found),
             fix=broken.fix if fix is None else fix,
             **shown,  # type: ignore[arg-type]  # its own parameters
         )

@@ -32,12 +32,6 @@ metadata-missing: the table folder has no _metadata.json
     Write _metadata.json before the first data file; {"keyColumns": ["id"]} is enough.
 metadata-unreadable: the metadata cannot be understood, even read leniently
     Write it as one JSON object with the documented properties.
-data-type-unknown: SchemaDefinition has a DataType that does not exist
-    Use one of the documented types; String keeps every digit.
-header-not-declared: FirstRowAsHeader is false
-    Write a header row into every file, and declare true.
-encoding-unknown: Encoding names no encoding
-    Declare UTF-8, and write UTF-8.
 unreadable: a change file is not whole Parquet
     Publish a good file under the same name, by renaming it into place.
 damaged: a page of a change file cannot be decoded

@@ -350,7 +350,7 @@ def _schema_definition_missing(zone: ZoneWriter, broken: bool) -> None:
     text(zone, WHOLE, SchemaDefinition=None if broken else CSV["SchemaDefinition"])
 
 
-@breaks("data-type-unknown")
+@breaks("metadata-unreadable")
 def _data_type_unknown(zone: ZoneWriter, broken: bool) -> None:
     value = {"Name": "v", "DataType": "Decimal" if broken else "Double"}
     text(zone, f"{HEADER}1,1.5,0\r\n", SchemaDefinition={"Columns": [COLUMNS[0], value]})
@@ -361,7 +361,7 @@ def _extension_undeclared(zone: ZoneWriter, broken: bool) -> None:
     text(zone, WHOLE, FileFormat="DelimitedText", FileExtension=None if broken else ".csv")
 
 
-@breaks("header-not-declared")
+@breaks("metadata-unreadable")
 def _header_not_declared(zone: ZoneWriter, broken: bool) -> None:
     text(zone, WHOLE, FileFormatTypeProperties={"FirstRowAsHeader": not broken})
 
@@ -373,8 +373,8 @@ def _format_property(zone: ZoneWriter, broken: bool) -> None:
     text(zone, content, FileFormatTypeProperties={"ColumnSeparator": separator})
 
 
-@breaks("encoding-unknown")
-@breaks("encoding-unknown", deep=True)
+@breaks("metadata-unreadable")
+@breaks("metadata-unreadable", deep=True)
 def _encoding_unknown(zone: ZoneWriter, broken: bool) -> None:
     text(zone, WHOLE, FileFormatTypeProperties={"Encoding": "hex" if broken else "ascii"})
 
