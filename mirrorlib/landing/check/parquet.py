@@ -83,22 +83,8 @@ def _review_columns(review: Review, schema: pa.Schema) -> tuple[pa.Field, ...]:
             continue
         if pa.types.is_null(kind):
             review.tell("column-untyped", "no type", column=field.name)
-        elif _is_converted(field.type):
-            what = f"{field.type} becomes {kind}"
-            review.tell("column-type-converted", what, column=field.name)
-        if field.name.startswith("__index_level_"):
-            review.tell("index-column", "a pandas index", column=field.name)
         columns.append(field.with_type(kind))
     return tuple(columns)
-
-
-def _is_converted(kind: pa.DataType) -> bool:
-    """Say whether Delta has no such type: what only pyarrow tells apart (large strings) is not meant."""
-    if pa.types.is_timestamp(kind):
-        return bool(kind.unit == "ns")
-    types = pa.types
-    tests = (types.is_time, types.is_unsigned_integer, types.is_float16, types.is_duration)
-    return any(test(kind) for test in tests)
 
 
 def _scan(review: Review, columns: tuple[pa.Field, ...], marker: str | None) -> None:

@@ -96,8 +96,6 @@ format-property: a property of delimited text has a value that is not documented
     Use a documented value, or publish Parquet.
 file-changing: a file was replaced, removed or has grown while it was reviewed
     Write under a name that begins with an underscore, and rename; then check again.
-column-type-converted: a column has a type that Delta lacks
-    Publish a signed type, microseconds, or text.
 column-untyped: a column is of no type, because the file has no value for it
     Give the writer a schema; do not let it infer types from values.
 schema-drift: a column changes its type from file to file
@@ -142,8 +140,6 @@ large-file: a change file is larger than 1 GiB
     Cut large loads into files of some hundred megabytes.
 property-unknown: a property means nothing to either side
     Leave it out, unless it is meant for somebody else.
-index-column: a column is a pandas index
-    Write with index=False.
 dropped-column: a file lacks a column that earlier files had
     Nothing, if the column was dropped; updates have to carry all columns.
 marker-not-last: the row marker is not the last column

@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import time
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -479,30 +478,9 @@ def _column_nested(zone: ZoneWriter, broken: bool) -> None:
     empty(zone).file(one_column("v", kind, [1] if broken else 1))
 
 
-@breaks("column-type-converted")
-def _column_time(zone: ZoneWriter, broken: bool) -> None:
-    kind = pa.time64("us") if broken else pa.string()
-    empty(zone).file(one_column("v", kind, time(1) if broken else "01:00:00"))
-
-
-@breaks("column-type-converted")
-def _column_unsigned(zone: ZoneWriter, broken: bool) -> None:
-    empty(zone).file(one_column("v", pa.uint32() if broken else pa.int32(), 1))
-
-
-@breaks("column-type-converted", deep=True)
-def _column_nanoseconds(zone: ZoneWriter, broken: bool) -> None:
-    empty(zone).file(one_column("v", pa.timestamp("ns" if broken else "us", "UTC"), 1000))
-
-
 @breaks("column-untyped")
 def _column_untyped(zone: ZoneWriter, broken: bool) -> None:
     empty(zone).file(one_column("v", pa.null() if broken else pa.string(), None))
-
-
-@breaks("index-column")
-def _index_column(zone: ZoneWriter, broken: bool) -> None:
-    empty(zone).file(one_column("__index_level_0__" if broken else "level_0", pa.int64(), 0))
 
 
 @breaks("value-out-of-range", deep=True)
