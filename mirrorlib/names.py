@@ -154,15 +154,6 @@ def named_twice(names: Sequence[str]) -> str | None:
     return next((name for name, first in with_twins(names) if first is not None), None)
 
 
-def inner_partitions(partition: str, folders: Sequence[str], links: Sequence[str]) -> list[str]:
-    """Name the partition folders that one holds, the last first: who goes on with the last keeps their order.
-
-    Its *links* are none: what one leads to would count under two paths.
-    """
-    inner = (name for name in reversed(folders) if "=" in name and not is_ignored(name))
-    return [f"{partition}/{name}".lstrip("/") for name in inner if name not in links]
-
-
 def as_names(given: str | Iterable[str]) -> tuple[str, ...]:
     """Take a lone text for the one name that it is, not for its letters, of which `*` would be every table."""
     return (given,) if isinstance(given, str) else tuple(given)

@@ -8,22 +8,18 @@ is passed over. What lies *before* the newest applied file is not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import PurePosixPath
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from mirrorlib.landing.listing import FolderContent, TableFolder
 from mirrorlib.names import (
     LARGEST_NUMBER,
-    WHOLE_FOLDER,
     extension_of,
-    inner_partitions,
     is_ignored,
     sequence_name,
     sequence_number,
 )
-from mirrorlib.store import Store, StoredFile, contents
+from mirrorlib.store import Store, StoredFile
 
 MOST_PROBES = 1000  # numbers that are looked at one by one; beyond that a listing is cheaper
 # The character behind "9": numbered names end before it, ignored ones begin behind.
@@ -33,7 +29,7 @@ _SPARE = 8  # foreign names that may lie among the numbers before a short listin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """The newest applied file of a partition folder, from which its next files are counted, as it was last listed."""
+    """The newest applied file, from which the next files are counted, as it was last listed."""
 
     number: int
     name: str
@@ -48,9 +44,8 @@ class Anchor:
 class Onward:
     """What is looked for in a table folder."""
 
-    anchors: Mapping[str, Anchor]  # the newest applied file of each partition folder
+    anchor: Anchor
     extensions: Sequence[str]  # what a change file's name may end in
-    partitioned: bool = False  # whether there may be partition folders
     most: int | None = None  # how many files are enough; None is all that have come
 
 
@@ -59,17 +54,14 @@ class _Unclear(Exception):  # noqa: N818  # no error: a full listing tells
 
 
 def see_next(zone: Store, folder: TableFolder, onward: Onward) -> FolderContent | None:
-    """Look for the next numbers of every partition folder; None where only a full listing can tell.
-
-    A partition folder that is known is asked for its next numbers alone. A new one is found where its
-    parent holds no change files of its own; else the next full listing finds it.
-    """
-    walk = _walk if onward.partitioned else partial(_next, partition=WHOLE_FOLDER)
+    """Look for the newest applied file and the next numbers; None where only a full listing can tell."""
     try:
-        files = tuple(walk(zone, folder.path, onward))
+        files = _listed(zone, folder.path, onward) if zone.seeks else None
+        if files is None:
+            files = _probed(zone, folder.path, onward)
     except _Unclear:
         return None
-    return FolderContent(metadata=None, files=files) if files else None
+    return FolderContent(metadata=None, files=files) if onward.anchor.is_in(files) else None
 
 
 def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | None:
@@ -81,43 +73,8 @@ def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | No
     return FolderContent(metadata=None, files=shown)
 
 
-def _walk(zone: Store, table: str, onward: Onward) -> Iterator[StoredFile]:
-    """Go through partition folders: list those that hold others, ask the rest for what is next."""
-    waiting = [WHOLE_FOLDER]
-    paths = map(PurePosixPath, onward.anchors)
-    holders = {WHOLE_FOLDER, *(str(holder) for path in paths for holder in path.parents)}
-    while waiting:
-        partition = waiting.pop()
-        if partition in onward.anchors and partition not in holders:
-            yield from _next(zone, table, onward, partition)
-            continue
-        listed = contents(zone, f"{table}/{partition}".rstrip("/"))
-        files = [file for file in listed.files if not is_ignored(file.name)]
-        anchor = onward.anchors.get(partition)
-        if anchor is not None and not anchor.is_in(files):
-            raise _Unclear
-        yield from (_named(file, partition) for file in files)
-        waiting += inner_partitions(partition, listed.folders, listed.links)
-
-
-def _next(zone: Store, table: str, onward: Onward, partition: str) -> Iterator[StoredFile]:
-    """Give a partition folder's newest applied file and what follows it."""
-    anchor = onward.anchors.get(partition)
-    if anchor is None:
-        raise _Unclear
-    place = f"{table}/{partition}".rstrip("/")
-    files = _listed(zone, place, anchor, onward) if zone.seeks else None
-    if files is None:
-        files = _probed(zone, place, anchor, onward)
-    if not anchor.is_in(files):
-        raise _Unclear
-    return (_named(file, partition) for file in files)
-
-
-def _listed(
-    zone: Store, place: str, anchor: Anchor, onward: Onward
-) -> tuple[StoredFile, ...] | None:
-    begin, most = f"{anchor.number:020d}", onward.most
+def _listed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...] | None:
+    begin, most = f"{onward.anchor.number:020d}", onward.most
     if most is not None:
         count = most + 1 + _SPARE
         files = zone.files_after(place, begin, before=_AFTER_NUMBERS, count=count)
@@ -130,34 +87,30 @@ def _listed(
     return zone.files_after(place, begin, before=_AFTER_NUMBERS)
 
 
-def _probed(zone: Store, place: str, anchor: Anchor, onward: Onward) -> tuple[StoredFile, ...]:
+def _probed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...]:
     """Look at one number after the other, until one is not there; the one behind that must not be there either."""
+    anchor = onward.anchor
     newest = zone.stat(f"{place}/{anchor.name}")
     files = [] if newest is None else [newest]
     last = min(anchor.number + MOST_PROBES, LARGEST_NUMBER)
     for number in range(anchor.number + 1, last + 1):
         if onward.most is not None and number > anchor.number + onward.most:
             return tuple(files)
-        found = _of_number(zone, place, number, anchor, onward)
+        found = _of_number(zone, place, number, onward)
         if not found:
-            if number < LARGEST_NUMBER and _of_number(zone, place, number + 1, anchor, onward):
+            if number < LARGEST_NUMBER and _of_number(zone, place, number + 1, onward):
                 raise _Unclear
             return tuple(files)
         files += found
     raise _Unclear
 
 
-def _of_number(
-    zone: Store, place: str, number: int, anchor: Anchor, onward: Onward
-) -> list[StoredFile]:
+def _of_number(zone: Store, place: str, number: int, onward: Onward) -> list[StoredFile]:
     """Look at a number's file, whichever of the possible extensions it has."""
-    endings = dict.fromkeys((anchor.name.rpartition(".")[2], *onward.extensions))
+    extension = onward.anchor.name.rpartition(".")[2]
+    endings = dict.fromkeys((extension, *onward.extensions))
     paths = (f"{place}/{sequence_name(number, ending)}" for ending in endings)
     found = [file for path in paths if (file := zone.stat(path)) is not None]
     if any(file.size == 0 for file in found):  # so looks a folder of a hierarchical account too
         raise _Unclear
     return found
-
-
-def _named(file: StoredFile, partition: str) -> StoredFile:
-    return replace(file, below=f"{partition}/{file.name}") if partition else file

@@ -218,6 +218,22 @@ def test_full_listings_can_be_asked_for(zone: Store) -> None:
     assert {"list_folder": 2, "read": 2} == idle_calls(zone, look_module.PAGE + 1, listing="full")
 
 
+def test_partition_folders_are_listed_in_full(zone: Store) -> None:
+    """A look into each of them costs what listing them does; what lies in a new one comes at once."""
+    describe(zone, isPartitionEnabled=True)
+    for partition in "p=a", "p=b":
+        publish(zone, 1, 2, partition=partition)
+    counted, calls = counting(zone)
+    polled = poller(counted)
+    polled.poll(**SHORT)
+    calls.asked()
+
+    assert ("current", []) == polled.poll(**SHORT)
+    assert {"read", "list_folder"} == calls.asked().keys()
+    publish(zone, 1, partition="p=c")
+    assert ("current", [f"p=c/{sequence_name(1)}"]) == polled.poll(**SHORT)
+
+
 def test_nothing_is_written_when_nothing_has_changed(zone: Store) -> None:
     """A table that is polled every second leaves its journal alone."""
     publish(zone, *range(1, 5))

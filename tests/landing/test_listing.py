@@ -23,7 +23,6 @@ from mirrorlib.landing.listing import (
     see_folder,
 )
 from mirrorlib.landing.metadata.declared import TableMetadata
-from mirrorlib.landing.poll import Anchor, Onward, see_next
 from mirrorlib.names import TableName, partition_values, sequence_name
 from mirrorlib.store import Folder, LocalStore, StoredFile, open_store
 from zones import write_at
@@ -416,16 +415,6 @@ def test_partition_folders_that_are_links_are_named_and_not_followed(root: Path)
     assert ("old",) == found.unread
     # Of a table without partition folders they are folders like others.
     assert () == order_by_number(bare, "orders").foreign
-    newest = {place: numbered[1] for place, numbered in found.partitions.items()}
-    anchors = {
-        place: Anchor(number=1, name=sequence_name(1), etag=file.etag)
-        for place, file in newest.items()
-    }
-    short = see_next(
-        store, folder, Onward(anchors=anchors, extensions=("parquet",), partitioned=True)
-    )
-    assert short is not None
-    assert {file.name for file in newest.values()} == {file.name for file in short.files}
     metadata = TableMetadata(partitioned=True)
     policy = Policy(table="orders", metadata=metadata, dialect=None, deep=False)
     reviewed, findings = list(iter_levels(store, "orders")), Findings("orders")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import obstore.store
@@ -36,29 +36,23 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return made(tmp_path)
 
 
-def publish(store: Store, *numbers: int, partition: str = "", extension: str = "parquet") -> None:
+def publish(store: Store, *numbers: int, extension: str = "parquet") -> None:
     """Publish files by number."""
-    place = f"orders/{partition}/" if partition else "orders/"
     for number in numbers:
-        store.put(f"{place}{sequence_name(number, extension)}", b"x")
+        store.put(f"orders/{sequence_name(number, extension)}", b"x")
 
 
-def anchor(store: Store, number: int, partition: str = "", extension: str = "parquet") -> Anchor:
+def anchor(store: Store, number: int, extension: str = "parquet") -> Anchor:
     """Remember a file as it is now."""
     name = sequence_name(number, extension)
-    found = store.stat(f"orders/{partition}/{name}" if partition else f"orders/{name}")
+    found = store.stat(f"orders/{name}")
     assert found is not None
     return Anchor(number=number, name=name, etag=found.etag)
 
 
-def look(store: Store, *, most: int | None = None, **partitions: Anchor) -> list[str] | None:
+def look(store: Store, newest: Anchor, *, most: int | None = None) -> list[str] | None:
     """Look for Parquet files; give names, ascending."""
-    anchors = {
-        "" if partition == "all" else f"p={partition}": one for partition, one in partitions.items()
-    }
-    onward = Onward(
-        anchors=anchors, extensions=("parquet",), partitioned="all" not in partitions, most=most
-    )
+    onward = Onward(anchor=newest, extensions=("parquet",), most=most)
     return names(see_next(store, FOLDER, onward))
 
 
@@ -73,8 +67,8 @@ def test_what_follows_is_found_and_nothing_else(store: Store) -> None:
     store.put("orders/_metadata.json", b"{}")
     store.put("orders/_ProcessedFiles/00000000000000000009.parquet", b"x")
 
-    assert [sequence_name(number) for number in (3, 4, 5)] == look(store, all=anchor(store, 3))
-    assert [sequence_name(5)] == look(store, all=anchor(store, 5))
+    assert [sequence_name(number) for number in (3, 4, 5)] == look(store, anchor(store, 3))
+    assert [sequence_name(5)] == look(store, anchor(store, 5))
 
 
 @pytest.mark.parametrize("there", [10, 1_000])
@@ -86,10 +80,10 @@ def test_a_look_that_finds_nothing_costs_the_same_whatever_is_there(
     newest = anchor(store, there)
     counted, calls = counting(store)
 
-    look(counted, all=newest)
+    look(counted, newest)
     idle = calls.asked()
     publish(store, there + 1, there + 2)
-    look(counted, all=newest)
+    look(counted, newest)
     busy = calls.asked()
 
     assert (
@@ -108,18 +102,18 @@ def test_an_applied_file_that_is_not_as_it_was_needs_a_full_listing(store: Store
     publish(store, 1, 2, 3)
     newest = anchor(store, 2)
     store.put(f"orders/{sequence_name(2)}", b"other")
-    assert look(store, all=newest) is None
+    assert look(store, newest) is None
 
     store.delete(f"orders/{sequence_name(2)}")
 
-    assert look(store, all=newest) is None
+    assert look(store, newest) is None
 
 
 def test_a_number_that_is_passed_over_is_noticed(store: Store) -> None:
     """Where the store lists, it is shown; else the one behind it sends for a full listing."""
     publish(store, 1, 3)
 
-    found = look(store, all=anchor(store, 1))
+    found = look(store, anchor(store, 1))
 
     assert ([sequence_name(1), sequence_name(3)] if store.seeks else None) == found
 
@@ -128,13 +122,13 @@ def test_files_that_are_enough_end_the_look(store: Store) -> None:
     """However many foreign names lie among the numbers."""
     publish(store, *range(1, 60))
     counted, calls = counting(store)
-    first = look(counted, all=anchor(store, 1), most=5)
+    first = look(counted, anchor(store, 1), most=5)
     assert first is not None
     assert {"files_after": 1} == calls.asked() if store.seeks else len(first) == 6
     for number in range(30):
         store.put(f"orders/{sequence_name(1)}.{number:02d}.tmp", b"x")
 
-    found = look(store, all=anchor(store, 1), most=5)
+    found = look(store, anchor(store, 1), most=5)
 
     assert found is not None
     numbered = [name for name in found if not name.endswith(".tmp")]
@@ -149,8 +143,8 @@ def test_a_folder_and_an_empty_file_are_no_next_file(tmp_path: Path) -> None:
     (tmp_path / "orders" / sequence_name(2)).mkdir()
     azure.put(f"orders/{sequence_name(2)}", b"")
 
-    assert [sequence_name(1)] == look(local, all=anchor(local, 1))
-    assert look(azure, all=anchor(azure, 1)) is None
+    assert [sequence_name(1)] == look(local, anchor(local, 1))
+    assert look(azure, anchor(azure, 1)) is None
 
 
 def test_a_backlog_is_listed_and_not_looked_at_one_by_one(tmp_path: Path) -> None:
@@ -158,8 +152,8 @@ def test_a_backlog_is_listed_and_not_looked_at_one_by_one(tmp_path: Path) -> Non
     store = LocalStore(tmp_path)
     publish(store, *range(1, MOST_PROBES + 3))
 
-    assert look(store, all=anchor(store, 1)) is None
-    assert MOST_PROBES == len(look(store, all=anchor(store, 3)) or ())
+    assert look(store, anchor(store, 1)) is None
+    assert MOST_PROBES == len(look(store, anchor(store, 3)) or ())
 
 
 def test_text_is_looked_for_by_every_extension(store: Store) -> None:
@@ -167,71 +161,11 @@ def test_text_is_looked_for_by_every_extension(store: Store) -> None:
     publish(store, 1, extension="CSV")
     publish(store, 2, extension="CSV")
     publish(store, 3, extension="tsv")
-    onward = Onward(anchors={"": anchor(store, 1, extension="CSV")}, extensions=("csv", "tsv"))
+    onward = Onward(anchor=anchor(store, 1, extension="CSV"), extensions=("csv", "tsv"))
 
     found = names(see_next(store, FOLDER, onward))
 
     assert [f"{number:020d}.{end}" for number, end in ((1, "CSV"), (2, "CSV"), (3, "tsv"))] == found
-
-
-def test_each_partition_folder_is_asked_for_its_own_next_numbers(store: Store) -> None:
-    """A new partition folder is found at once; one whose folder is gone is none."""
-    publish(store, 1, 2, 3, partition="p=a")
-    publish(store, 1, 2, partition="p=b")
-    a, b = anchor(store, 2, partition="p=a"), anchor(store, 2, partition="p=b")
-    publish(store, 1, partition="p=c")
-    publish(store, 1, partition="_p=d")
-    gone = Anchor(number=7, name=sequence_name(7), etag="e")
-
-    found = look(store, a=a, b=b, gone=gone)
-
-    assert [
-        f"p=a/{sequence_name(2)}",
-        f"p=a/{sequence_name(3)}",
-        f"p=b/{sequence_name(2)}",
-        f"p=c/{sequence_name(1)}",
-    ] == found
-    store.delete(f"orders/p=b/{sequence_name(2)}")
-    assert look(store, a=a, b=b) is None
-
-
-def test_partition_folders_inside_others_are_found(store: Store) -> None:
-    """The folder between has files of its own."""
-    publish(store, 1, 2, partition="p=a")
-    publish(store, 1, partition="p=a/q=x")
-    anchors = {partition: anchor(store, 1, partition=partition) for partition in ("p=a", "p=a/q=x")}
-    publish(store, 1, partition="p=a/q=y")
-
-    found = see_next(
-        store, FOLDER, Onward(anchors=anchors, extensions=("parquet",), partitioned=True)
-    )
-
-    assert [
-        f"p=a/{sequence_name(1)}",
-        f"p=a/{sequence_name(2)}",
-        f"p=a/q=x/{sequence_name(1)}",
-        f"p=a/q=y/{sequence_name(1)}",
-    ] == names(found)
-
-
-def test_partition_folders_are_gone_through_once(store: Store) -> None:
-    """And not all of them for each of them: 8,000 took 24 seconds."""
-
-    class Counted(dict[str, Anchor]):
-        times = 0
-
-        def __iter__(self) -> Iterator[str]:
-            self.times += 1
-            return super().__iter__()
-
-    anchors = Counted()
-    for partition in "p=a", "p=b", "p=c":
-        publish(store, 1, partition=partition)
-        anchors[partition] = anchor(store, 1, partition=partition)
-    onward = Onward(anchors=anchors, extensions=("parquet",), partitioned=True)
-
-    assert 3 == len(names(see_next(store, FOLDER, onward)) or ())
-    assert 1 == anchors.times
 
 
 def test_names_without_numbers_are_listed_from_one_on(store: Store) -> None:
@@ -251,7 +185,7 @@ def test_checksums_beside_change_files_hide_none(store: Store) -> None:
     for kind in range(12):
         publish(store, 1, extension=f"md{kind}")
 
-    found = look(store, most=1, all=anchor(store, 1))
+    found = look(store, anchor(store, 1), most=1)
 
     assert found is not None
     assert sequence_name(2) in found

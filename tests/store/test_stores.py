@@ -197,7 +197,7 @@ def test_a_folder_of_many_pages_is_listed_whole_and_looked_at_in_little(place: s
 
 def follow(store: Store, newest: Anchor) -> list[str] | None:
     """Look for what follows a file."""
-    seen = see_next(store, FOLDER, Onward(anchors={"": newest}, extensions=("parquet",)))
+    seen = see_next(store, FOLDER, Onward(anchor=newest, extensions=("parquet",)))
     return None if seen is None else [file.name for file in seen.files]
 
 

@@ -28,7 +28,7 @@ from mirrorlib.landing.metadata.declared import (
 )
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
-from mirrorlib.names import partition_of, sequence_number
+from mirrorlib.names import WHOLE_FOLDER, partition_of, sequence_number
 from mirrorlib.store import Store, StoredFile
 
 PAGE = 1000  # names in one page of a listing: a folder of no more costs one request to list in full
@@ -106,12 +106,13 @@ class IncrementalListing:
         elif not entry.plan.policies.by_time:
             anchors = _anchors(listed, entry)
             self._listed = replace(listed, anchors=anchors)
+            if (anchor := anchors.get(WHOLE_FOLDER)) is None:
+                return None
             onward = Onward(
-                anchors=anchors,
+                anchor=anchor,
                 extensions=tuple(
                     one for one in metadata.extensions if one.isascii() and one.isalnum()
                 ),
-                partitioned=metadata.partitioned,
                 most=self._options.max_files,
             )
             seen = see_next(zone, folder, onward)
@@ -126,13 +127,15 @@ class IncrementalListing:
         # Short looks cost less than a listing only where that is long.
         longest = max((len(files) for files in listing.partitions.values()), default=0)
         long = self._options.listing == "incremental" or longest + len(listing.foreign) > PAGE
+        if metadata.partitioned:  # a look into each partition folder costs what listing them does
+            return
         if not (self._wanted and long and listing.count):  # that it is empty, only this one tells
             return
         _, entry = self._history.newest()
         position = entry.position if entry else {}
         if listing.by_time:
             files = [file for one in listing.partitions.values() for file in one.values()]
-            sees_all = not metadata.partitioned and self._history.in_order(files)
+            sees_all = self._history.in_order(files)
         else:
             partitions = listing.partitions.items()
             begun = {name: min(files, default=1) - 1 for name, files in partitions}

@@ -15,7 +15,6 @@ from mirrorlib.landing.check.facts import Policy
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.names import (
     extension_of,
-    inner_partitions,
     is_ignored,
     plain_name,
     sequence_name,
@@ -39,7 +38,9 @@ def iter_levels(zone: Store, path: str) -> Iterator[Level]:
         partition = waiting.pop()
         listed = contents(zone, f"{path}/{partition}".rstrip("/"))
         yield partition, listed
-        waiting += inner_partitions(partition, listed.folders, listed.links)
+        # The last first, as the last is gone on with. What a link leads to would count under two paths.
+        inner = (name for name in reversed(listed.folders) if "=" in name and not is_ignored(name))
+        waiting += [f"{partition}/{name}".lstrip("/") for name in inner if name not in listed.links]
 
 
 def review_folder(
