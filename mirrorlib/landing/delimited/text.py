@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, first_line
 from mirrorlib.landing.delimited.dialect import Dialect
-from mirrorlib.landing.delimited.encodings import as_windows
 from mirrorlib.store import LentFile, StoredFile
 
 _COMPRESSIONS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
@@ -146,7 +145,7 @@ def _transcode(blocks: Iterator[bytes], codec: str, file: TextFile) -> Iterator[
         for text in codecs.iterdecode(blocks, codec):
             feeds += text.count("\n")
             returns += text.count("\r")
-            yield as_windows(text, codec).encode()
+            yield text.encode()
     except UnicodeDecodeError as exc:
         sound = exc.object[: exc.start].decode(codec, "replace")
         line = 1 + max(feeds + sound.count("\n"), returns + sound.count("\r"))
