@@ -109,17 +109,6 @@ def extension_of(name: str) -> str:
     return extension.lower() if dot else ""
 
 
-def plain_name(name: str) -> str | None:
-    """Give the name that a numbered file of two extensions has to have: a number and one; None for others.
-
-    `00000000000000000001.csv.gz` is no numbered file: the format knows one extension.
-    """
-    number, _, rest = name.partition(".")
-    extension, _, packed = rest.partition(".")
-    bare = f"{number}.{extension}"
-    return bare if packed in {"gz", "zst"} and sequence_number(bare) else None
-
-
 def sequence_name(number: int, extension: str = "parquet") -> str:
     """Name the file of a sequence number: `00000000000000000001.parquet` for 1."""
     if not 1 <= number <= LARGEST_NUMBER:

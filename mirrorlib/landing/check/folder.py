@@ -16,7 +16,6 @@ from mirrorlib.landing.check.report import Findings
 from mirrorlib.names import (
     extension_of,
     is_ignored,
-    plain_name,
     sequence_name,
     sequence_number,
 )
@@ -110,9 +109,7 @@ def _is_change_file(policy: Policy, name: str, shown: str, found: Findings) -> b
     elif policy.by_time:
         found.add("wrong-extension", what, file=shown)
     else:
-        bare = plain_name(name)
-        step = None if bare is None else f"Name it {bare}: compression is told by content."
-        found.add("wrong-name", _misnamed(name), file=shown, fix=step)
+        found.add("wrong-name", "no number in 20 digits with one extension", file=shown)
     return False
 
 
@@ -123,15 +120,6 @@ def _is_data(policy: Policy, name: str) -> bool:
         or extension_of(name) == (policy.metadata.file_extension or "parquet").lower()
         or _stem(name).isdecimal()
     )
-
-
-def _misnamed(name: str) -> str:
-    stem = _stem(name)
-    if not stem.isdecimal():
-        return "a name that is no number"
-    if len(stem) != len(_stem(sequence_name(1))):
-        return f"a number of {len(stem)} digits"
-    return "the number 0" if not int(stem) else "a number with more than one extension"
 
 
 def _stem(name: str) -> str:
