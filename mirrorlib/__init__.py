@@ -1,18 +1,6 @@
 """Bring open mirroring landing zones to Delta tables on any Spark, exactly once.
 
-`apply` brings every table up to date, `plan` says what it would do, `status` says where every table
-stands, `ledger` how it came there (`write_ledger` keeps that in tables), `overview` all of
-that at once, as a page, `verify` whether it holds what its files come to, `where_is` where a file went or a key's rows
-are from, `reset` begins a table anew;
-`read_feed` and `stream_feed` give what changed in a table and `enable_feed` and `enable_by_default` let it be
-recorded; `export` delivers it to `consumers`, and `vacuum` leaves them what they have still to read; `optimize`
-keeps batches fast; `register_sources` lets SQL read feeds and landing zones, and `stream_apply` is `apply` as a
-streaming query; `watch` runs `apply` or `export` again and again, `listen` passes on what happens;
-`LandingZoneWriter` publishes into a landing zone and `check` reviews one; `key_by` says what the keys of a changelog
-are, `keys_of` which of them are still true after any transformation and `explain_keys` why, `current_view` and
-`maintain_current_view` resolve it, `untag` goes before Spark's own writers; `derive` makes tables of tables, `lineage`
-says where each comes from, and `read_table` reads one with its keys; `local_spark` starts a Spark session on this
-machine. Every name is imported when it is first used: importing this package costs nothing and needs no Spark.
+Every name is imported when it is first used: importing this package costs nothing and needs no Spark.
 """
 
 from __future__ import annotations

@@ -1,33 +1,4 @@
-"""Say what is wrong, where, and what to do next: one error tree.
-
-MirrorError
-├── LandingZoneError      the landing zone or the target is not where, or what, it has to be
-├── TableNameError        a schema, table or column name cannot be carried
-├── MetadataError         `_metadata.json` cannot be understood
-├── ChangeFileError       a change file is empty, cut short or unreadable
-│   └── FileChangedError  a change file is no longer the one that was planned or applied
-├── MarkerError           a row marker is unknown or NULL, or keys are missing for it
-├── SchemaError           a change file's schema does not fit the table's
-├── SnapshotError         a snapshot has a key twice, or loses more rows than it may
-├── JournalError          the state beside the target cannot be read, trusted or written
-├── ForeignWriteError     somebody else wrote to the Delta table
-├── OutcomeUnknownError   nobody can tell any more whether a batch was applied
-├── TableBusyError        another process is applying to this table
-├── FeedError             a change feed cannot be read as asked
-│   └── FeedExpiredError  the history that was asked for is gone, or was never recorded
-├── KeysError             keys cannot be declared, read or stated as asked
-│   └── KeysLostError     keys that are needed no longer hold
-├── ParameterError        a parameter of a notebook is missing, unknown or of the wrong kind
-├── BundleError           the wheel that a platform runs cannot be built
-├── StoppedError          a run ended with a table that is blocked or failed, where only an error says so
-├── ComputeError          the compute refuses what a correct result needs
-├── StoreError            the object store failed or cannot do what is asked
-└── LocalSparkError       a local Spark session cannot be started
-
-Every error carries its facts as attributes, so that no code needs to parse the text, and its text
-ends in what to do next. No text holds a value of the data, except row markers and type names
-(`found`).
-"""
+"""Say what is wrong, where, and what to do next: one error tree, below `MirrorError`."""
 
 from __future__ import annotations
 

@@ -60,12 +60,6 @@ def test_every_error_says_what_to_do_without_being_told(kind: type[MirrorError])
     assert kind.advice.endswith(".")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_module_draws_the_whole_tree(kind: type[MirrorError]) -> None:
-    """The first thing a reader sees is complete."""
-    assert f"── {kind.__name__} " in (errors.__doc__ or "")
-
-
 def test_an_error_is_json_ready() -> None:
     """Every attribute is in it, next to the class's name and the text."""
     error = FileChangedError("it is another file now", table="t", file="1.parquet")
