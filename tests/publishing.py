@@ -230,7 +230,7 @@ def publish_equal_at_once(zone: Path, count: int, start: Any) -> None:
     orders = LandingZoneWriter(zone).table(TABLE, keys=["id"])
     start.wait(30)
     for _ in range(count):
-        orders.insert(batch("same"))
+        orders.write(batch("same"), 0)
 
 
 def publish_at_once(zone: Path, names: tuple[str, ...], start: Any, column: str | None) -> None:

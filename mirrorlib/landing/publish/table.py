@@ -16,7 +16,7 @@ from mirrorlib.errors import (
     TableBusyError,
 )
 from mirrorlib.identifiers import find_name
-from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT, check_names
+from mirrorlib.landing.columns import DELETE, UPSERT, check_names
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.landing.publish.allocate import publish_next
 from mirrorlib.landing.publish.claims import Call, FileSequence, note_return, recognize_call
@@ -141,18 +141,6 @@ class LandingTable:
             )
             file = Path(paths[0]).name
             raise TableBusyError(msg, table=self._name, file=file, next_step=step)
-
-    def insert(
-        self, data: object, batch_id: str | None = None, *, force: bool = False
-    ) -> Published:
-        """Publish rows as inserts: the format does not look whether a key is there already."""
-        return self.write(data, INSERT, batch_id, force=force)
-
-    def update(
-        self, data: object, batch_id: str | None = None, *, force: bool = False
-    ) -> Published:
-        """Publish whole rows as updates."""
-        return self.write(data, UPDATE, batch_id, force=force)
 
     def upsert(
         self, data: object, batch_id: str | None = None, *, force: bool = False

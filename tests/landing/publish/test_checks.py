@@ -287,12 +287,12 @@ def test_what_partial_updates_lack_is_not_set(tmp_path: Path, file_format: Any) 
 
     if file_format == "csv":
         with pytest.raises(SchemaError, match="cannot leave one out") as refused:
-            table.update(lacking)
+            table.write(lacking, 1)
         assert "v" == refused.value.column
     else:
-        assert () == table.update(lacking).notes
+        assert () == table.write(lacking, 1).notes
         assert () == table.upsert(lacking).notes
-    assert "which become NULL: v" in table.insert(pa.table({"id": [2]})).notes[0]
+    assert "which become NULL: v" in table.write(pa.table({"id": [2]}), 0).notes[0]
     assert () == table.delete(lacking).notes
 
 

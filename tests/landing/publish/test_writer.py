@@ -517,12 +517,13 @@ def test_rows_without_markers_make_a_file_without_markers(store: Store) -> None:
     assert [ORDERS.to_pylist()] == published(store)
 
 
-@pytest.mark.parametrize("verb,marker", [("insert", 0), ("update", 1), ("upsert", 4)])
-def test_each_verb_has_its_marker(store: Store, verb: str, marker: int) -> None:
+@pytest.mark.parametrize("kind,marker", [("insert", 0), ("update", 1), ("upsert", 4)])
+def test_all_rows_are_given_their_marker(store: Store, kind: str, marker: int) -> None:
     """The marker is an int32 column, the last one."""
-    done = getattr(LandingZoneWriter(store).table(TABLE, keys=["id"]), verb)(ORDERS)
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+    done = orders.upsert(ORDERS) if kind == "upsert" else orders.write(ORDERS, marker)
 
-    assert {verb: 2} == done.files[0].markers
+    assert {kind: 2} == done.files[0].markers
     (data,) = visible(store).values()
     schema = pq.read_schema(io.BytesIO(data))
     assert ["id", "v", MARKER] == schema.names
