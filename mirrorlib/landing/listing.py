@@ -48,6 +48,16 @@ class FolderContent:
     # The folders in it that are links; behind `see_below`, at every level.
     links: tuple[str, ...] = ()
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Name the folders whose files do not count, but for those that the format ignores."""
+        return tuple(path for path in self.folders if not is_ignored(path.rpartition("/")[2]))
+
+    @property
+    def links_passed(self) -> tuple[str, ...]:
+        """Name the links that would have been entered, were they folders."""
+        return tuple(path for path in self.links if path not in self.folders)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedFiles:
@@ -192,10 +202,10 @@ def order_by_number(
         )
         both = f"{first.name} and {others[-1].name}"
         doubled[first.name] = ChangeFileError(msg, table=table, file=both, next_step=step)
-    foreign += _links_passed(seen)
+    foreign += seen.links_passed
     ordered = {name: dict(sorted(files.items())) for name, files in sorted(partitions.items())}
     return FolderListing(
-        partitions=ordered, foreign=tuple(sorted(foreign)), doubled=doubled, unread=_unread(seen)
+        partitions=ordered, foreign=tuple(sorted(foreign)), doubled=doubled, unread=seen.unread
     )
 
 
@@ -216,18 +226,9 @@ def order_by_time(
     numbered = dict(enumerate(old, start=1)) | dict(enumerate(new, start=applied.count + 1))
     return FolderListing(
         partitions={WHOLE_FOLDER: numbered},
-        foreign=foreign + _links_passed(seen),
+        foreign=foreign + seen.links_passed,
         changed=tuple(file.name for file in old if applied.etags[file.name] not in {"", file.etag}),
-        unread=_unread(seen),
+        unread=seen.unread,
         late=sum(1 for file in new if newest is not None and file.modified < newest),
         by_time=True,
     )
-
-
-def _links_passed(seen: FolderContent) -> tuple[str, ...]:
-    """Name the links that would have been entered, were they folders."""
-    return tuple(path for path in seen.links if path not in seen.folders)
-
-
-def _unread(seen: FolderContent) -> tuple[str, ...]:
-    return tuple(path for path in seen.folders if not is_ignored(path.rpartition("/")[2]))

@@ -9,7 +9,7 @@ import pytest
 
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.landing.check.facts import Policy
-from mirrorlib.landing.check.folder import iter_levels, review_folder
+from mirrorlib.landing.check.folder import review_folder
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
@@ -417,9 +417,11 @@ def test_partition_folders_that_are_links_are_named_and_not_followed(root: Path)
     assert () == order_by_number(bare, "orders").foreign
     metadata = TableMetadata(partitioned=True)
     policy = Policy(table="orders", metadata=metadata, dialect=None, deep=False)
-    reviewed, findings = list(iter_levels(store, "orders")), Findings("orders")
-    review_folder(reviewed, policy, findings)
-    assert ["", "day=1", "day=1/hour=1"] == [place for place, _ in reviewed]
+    findings = Findings("orders")
+    reviewed = review_folder(seen, policy, findings)
+    assert [f"{place}/{sequence_name(1)}" for place in ("day=1", "day=1/hour=1")] == [
+        file.name for file in reviewed
+    ]
     assert [("foreign-folder", "a link", 2)] == [
         (one.rule, one.found, one.more) for one in findings.all()
     ]

@@ -1,27 +1,19 @@
 """Review a table folder by its listing alone: names, numbers, gaps, sizes, times. Nothing is opened.
 
-In: one listing, and one for each partition folder. Out: the files that will be applied, in that order.
+In: what a table's folder and its partition folders show. Out: the files that will be applied, in that order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import groupby, pairwise
-from typing import TypeAlias
 
 from mirrorlib.landing.check.facts import Policy
 from mirrorlib.landing.check.report import Findings
-from mirrorlib.names import (
-    extension_of,
-    is_ignored,
-    sequence_name,
-    sequence_number,
-)
-from mirrorlib.store import Folder, Store, StoredFile, contents
-
-Level: TypeAlias = tuple[str, Folder]  # a folder's path below the table's, and what it shows
+from mirrorlib.landing.listing import FolderContent
+from mirrorlib.names import extension_of, partition_of, sequence_name, sequence_number
+from mirrorlib.store import StoredFile
 
 MANY_FILES = 50  # from here on, their average size is worth a note
 SMALL_FILE = 64 << 10  # bytes: a file of hundred rows and its footer
@@ -30,92 +22,62 @@ _CLEANED = frozenset({"_ProcessedFiles", "_FilesReadyToDelete"})
 _DATA = frozenset({"parquet", "csv", "tsv", "psv", "gz", "zst", "snappy"})
 
 
-def iter_levels(zone: Store, path: str) -> Iterator[Level]:
-    """Give a table's folder and the partition folders below it; one that has gone meanwhile is empty."""
-    waiting = [""]
-    while waiting:
-        partition = waiting.pop()
-        listed = contents(zone, f"{path}/{partition}".rstrip("/"))
-        yield partition, listed
-        # The last first, as the last is gone on with. What a link leads to would count under two paths.
-        inner = (name for name in reversed(listed.folders) if "=" in name and not is_ignored(name))
-        waiting += [f"{partition}/{name}".lstrip("/") for name in inner if name not in listed.links]
-
-
-def review_folder(
-    levels: Sequence[Level], policy: Policy, found: Findings
-) -> tuple[StoredFile, ...]:
+def review_folder(seen: FolderContent, policy: Policy, found: Findings) -> tuple[StoredFile, ...]:
     """Look at the names in a table folder and its partition folders."""
-    for partition, listed in levels:
-        for name in listed.folders:
-            inner = f"{partition}/{name}".lstrip("/")
-            if is_ignored(name):
-                continue
-            if "=" not in name or name in listed.links:
-                what = "a link" if name in listed.links else "a folder that is no partition"
-                found.add("foreign-folder", what, file=inner)
-            elif not partition and not policy.metadata.partitioned:
-                found.add("partition-undeclared", "a partition folder", file=inner)
-    # What was applied is moved to the table's folder, from its partition folders too.
-    cleaned = any(_CLEANED & set(listed.folders) for _, listed in levels)
-    files = [
-        file for level in levels for file in _review_level(level, policy, found, cleaned=cleaned)
-    ]
-    names = [file.name for _, listed in levels for file in listed.files]
-    if not files and not any(_is_data(policy, name) for name in names):
+    for path in (*seen.unread, *seen.links_passed):
+        what = "a link" if path in seen.links else "a folder that is no partition"
+        found.add("foreign-folder", what, file=path)
+    tops = dict.fromkeys(file.name.partition("/")[0] for file in seen.files if "/" in file.name)
+    for top in () if policy.metadata.partitioned else tops:
+        found.add("partition-undeclared", "a partition folder", file=top)
+    files = [file for file in seen.files if _is_change_file(policy, file.name, found)]
+    if not files and not any(_is_data(policy, file.name) for file in seen.files):
         found.add("no-files", "no change file")
-    _review_sizes(files, found)
     if policy.by_time:
         files.sort(key=lambda file: (file.modified, file.name))
         for _, group in groupby(files, key=lambda file: file.modified):
             tied = list(group)
             if len(tied) > 1:
                 found.add("time-ties", f"{len(tied)} files have this one's time", file=tied[0].name)
-    return tuple(files)
-
-
-def _review_level(
-    level: Level, policy: Policy, found: Findings, *, cleaned: bool
-) -> list[StoredFile]:
-    partition, listed = level
-    files: list[StoredFile] = []
-    for stored in listed.files:
-        name = f"{partition}/{stored.name}".lstrip("/")
-        if not is_ignored(stored.name) and _is_change_file(policy, stored.name, name, found):
-            files.append(replace(stored, below=name))
-    if not policy.by_time:
-        files.sort(key=_number)
+    else:
+        # What was applied is moved to the table's folder, from its partition folders too.
+        cleaned = any(path.rpartition("/")[2] in _CLEANED for path in seen.folders)
         rule = "cleaned-up" if cleaned else "first-number"
-        _review_numbers(partition, [_number(file) for file in files], rule, found)
-    return files
+        places = groupby(files, key=lambda file: partition_of(file.name))
+        partitions = {partition: sorted(group, key=_number) for partition, group in places}
+        for partition, numbered in partitions.items():
+            _review_numbers(partition, [_number(file) for file in numbered], rule, found)
+        files = [file for numbered in partitions.values() for file in numbered]
+    _review_sizes(files, found)
+    return tuple(files)
 
 
 def _number(file: StoredFile) -> int:
     return sequence_number(file.name) or 0
 
 
-def _is_change_file(policy: Policy, name: str, shown: str, found: Findings) -> bool:
+def _is_change_file(policy: Policy, name: str, found: Findings) -> bool:
     """Tell change files, as the reader does, from files that nobody will read, and say why nobody will."""
     what = f"the extension {ascii(extension_of(name))[:20]}"
     if not policy.by_time and sequence_number(name) is not None:
         expected = extension_of(name) in policy.metadata.numbered
         if not expected:
-            found.add("other-extension", what, file=shown)
+            found.add("other-extension", what, file=name)
         return expected
     if policy.by_time and name.lower().endswith(policy.metadata.endings):
         return True
     if not _is_data(policy, name):
-        found.add("foreign-file", "no data file", file=shown)
+        found.add("foreign-file", "no data file", file=name)
     elif policy.by_time:
-        found.add("wrong-extension", what, file=shown)
+        found.add("wrong-extension", what, file=name)
     else:
-        found.add("wrong-name", "no number in 20 digits with one extension", file=shown)
+        found.add("wrong-name", "no number in 20 digits with one extension", file=name)
     return False
 
 
 def _is_data(policy: Policy, name: str) -> bool:
-    """Say whether a name, ignored ones apart, looks as if a publisher meant data by it."""
-    return not is_ignored(name) and (
+    """Say whether a name looks as if a publisher meant data by it."""
+    return (
         extension_of(name) in _DATA
         or extension_of(name) == (policy.metadata.file_extension or "parquet").lower()
         or _stem(name).isdecimal()
@@ -123,7 +85,7 @@ def _is_data(policy: Policy, name: str) -> bool:
 
 
 def _stem(name: str) -> str:
-    return name.partition(".")[0]
+    return name.rpartition("/")[2].partition(".")[0]
 
 
 def _review_numbers(

@@ -16,13 +16,13 @@ from mirrorlib.errors import StoreError
 from mirrorlib.events import Event, Observer, unobserved
 from mirrorlib.landing.check.drift import Drift
 from mirrorlib.landing.check.facts import Policy, Review, UnreadableError
-from mirrorlib.landing.check.folder import iter_levels, review_folder
+from mirrorlib.landing.check.folder import review_folder
 from mirrorlib.landing.check.metadata import review_dialect, review_metadata
 from mirrorlib.landing.check.parquet import review_parquet
 from mirrorlib.landing.check.report import CheckedTable, CheckReport, Finding, Findings
 from mirrorlib.landing.check.text import review_text
-from mirrorlib.landing.listing import TableFolder, list_tables
-from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME
+from mirrorlib.landing.listing import TableFolder, list_tables, see_below, see_folder
+from mirrorlib.landing.metadata.declared import METADATA_BYTES
 from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_unmatched, uncarriable
 from mirrorlib.store import PathOrUrl, Store, StoredFile, contents, open_store
 
@@ -144,14 +144,13 @@ def _review_name(folder: TableFolder, found: Findings) -> bool:
 def _review_content(
     zone: Store, folder: TableFolder, found: Findings, *, deep: bool, observe: Observer
 ) -> Sequence[StoredFile]:
-    table, levels = folder.name.shown, list(iter_levels(zone, folder.path))
-    stated = any(file.name == METADATA_NAME for file in levels[0][1].files)
-    data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES) if stated else None
-    shown = [file.name for _, level in levels for file in level.files if not is_ignored(file.name)]
-    metadata = review_metadata(data, table, found, shown)
+    table, seen = folder.name.shown, see_folder(zone, folder)
+    data = zone.read(seen.metadata.path, most=METADATA_BYTES) if seen.metadata else None
+    seen = see_below(zone, folder, seen, plain=False)
+    metadata = review_metadata(data, table, found, (file.name for file in seen.files))
     dialect = review_dialect(metadata, table, found)
     policy = Policy(table=table, metadata=metadata, dialect=dialect, deep=deep)
-    files = review_folder(levels, policy, found)
+    files = review_folder(seen, policy, found)
     drift = Drift(zone, policy, found)
     observe(Event(table=table, step="read", when="before", files=len(files), waits=len(files)))
     for file in files:
