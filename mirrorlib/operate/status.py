@@ -210,7 +210,7 @@ def status_of(
 
 
 def _note_away(away: dict[str, str], zone: str, exc: MirrorError) -> None:
-    """Note a zone that cannot even be listed: a lost connection is tried again for a minute, each time."""
+    """Note a zone that cannot even be listed: a lost connection is tried again for some seconds, each time."""
     if isinstance(exc, StoreError):
         try:
             open_store(zone).list_folder("")

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from mirrorlib.store.protocol import Store
 
-# How long obstore goes on repeating a request that met a lost connection, a 5xx or "too many requests": ten times at
-# most, after pauses that grow from 0.1 to 15 s, by itself.
+# How long obstore goes on repeating a request that met a lost connection, a 5xx or "too many requests": ten times by
+# itself, after pauses that grow from 0.1 s, which are over in some seconds.
 # How long one request may take is obstore's own default, 30 s, which a variable may change
 # (AWS_TIMEOUT, AZURE_TIMEOUT): stating it here would put every other such variable out of effect.
 RETRIES: RetryConfig = {"retry_timeout": timedelta(minutes=2)}

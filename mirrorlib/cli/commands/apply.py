@@ -132,8 +132,8 @@ REBUILD = Command(
         **TARGET,
         "TABLE": "the table, as status shows it: dbo/orders",
         "--plan": "write nothing, and say what would be changed",
-        "--undo": "give the table back the rows that it had before, until something else is committed or vacuum has "
-        "removed them",
+        "--undo": "give the table back the rows that it had before, where only some were others, until something else "
+        "is committed or vacuum has removed them",
         "--start-at N": "begin with file number N, which holds all rows (default: as the table began)",
         **EVENTS,
         **MEMORY,

@@ -37,7 +37,8 @@ def _feed(arguments: argparse.Namespace) -> bool:
         sys.stderr.writelines(f"{note}\n" for note in changes.notes())
     else:
         show_report(changes)
-    return True
+    # What reads lines would not notice that there are more than it asked for, unless it did.
+    return not (arguments.json and changes.more and arguments.limit == _SHOWN)
 
 
 FEED = Command(
