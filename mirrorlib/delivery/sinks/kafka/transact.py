@@ -60,20 +60,11 @@ class _Heard:
     def __init__(self) -> None:
         self.trouble: deque[KafkaError] = deque(maxlen=1)  # of brokers that cannot be talked to
         self.refused: KafkaError | None = None  # of a message, the first
-        # Bytes and column of one that was too large.
-        self.large: tuple[int, str | None] | None = None
 
-    def refusal_of(self, error: KafkaError | None, message: Sent) -> None:
+    def refusal_of(self, error: KafkaError | None, _message: Sent) -> None:
         """Hear why a message was not taken."""
-        if error is None or self.refused is not None or error.code() in _DROPPED:
-            return
-        self.refused = error
-        self.weigh(error, message.key(), message.value())
-
-    def weigh(self, error: KafkaError, key: bytes | None, value: bytes | None) -> None:
-        """Look what makes a message too large."""
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            self.large = len(key or b"") + len(value or b""), _largest_column(value)
+        if error is not None and self.refused is None and error.code() not in _DROPPED:
+            self.refused = error
 
 
 class Transactions:
@@ -142,9 +133,6 @@ class Transactions:
                 break
             except BufferError:
                 self._wait()
-            except KafkaException as exc:
-                self._heard.weigh(error_of(exc), message.key, message.value)
-                raise
         self._sent += 1
         if self._sent % _LOOK == 0:
             self._producer.poll(0)
@@ -201,15 +189,8 @@ class Transactions:
         trouble = self._latest()
         known = [error, self._heard.refused, trouble]
         causes = [found for found in known if found is not None and found.code() not in _DROPPED]
-        cause = next((found for found in causes if found.code() in FENCED), (causes or [error])[0])
-        if self._heard.large is not None:
-            size, column = self._heard.large
-            step = (
-                "Raise max.message.bytes of the topic, and give ?message.max.bytes=… as large;"
-                " or leave large columns out."
-            )
-            reason = "a message is larger than it may be"
-            return self._scene.error(reason, step, f"{size:,} bytes", column)
+        plain = FENCED | {KafkaError.MSG_SIZE_TOO_LARGE}
+        cause = next((found for found in causes if found.code() in plain), (causes or [error])[0])
         late = self._began and time.monotonic() - self._began >= self._longest
         if cause.code() in FENCED and late:  # so does a broker fence off who is too slow
             return self._too_slow()
@@ -230,11 +211,3 @@ class Transactions:
         except KafkaException as exc:
             self._heard.trouble.append(error_of(exc))
         return self._heard.trouble[-1] if self._heard.trouble else None
-
-
-def _largest_column(value: bytes | None) -> str | None:
-    message = json.loads(value or b"{}")
-    row = message.get("after") or message.get("before") or {}
-    sizes = {name: len(json.dumps(cell)) for name, cell in row.items()}
-    largest = max(sizes, key=sizes.__getitem__, default=None)
-    return largest if largest and 2 * sizes[largest] > sum(sizes.values()) else None

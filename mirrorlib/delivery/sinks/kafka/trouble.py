@@ -44,12 +44,10 @@ class Scene:
     table: str
     topic: str  # where the table's messages go
 
-    def error(
-        self, reason: str, step: str, found: str | None = None, column: str | None = None
-    ) -> StoreError:
+    def error(self, reason: str, step: str, found: str | None = None) -> StoreError:
         """Build an error about the topic."""
         msg = f"{reason}, topic {self.topic} at {self.address.brokers}"
-        return StoreError(msg, table=self.table, column=column, found=found, next_step=step)
+        return StoreError(msg, table=self.table, found=found, next_step=step)
 
     def explain(
         self, verb: str, error: KafkaError, latest: KafkaError | None = None
@@ -88,6 +86,12 @@ class Scene:
         if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             step = "Give ?transaction.timeout.ms=… up to the broker's transaction.max.timeout.ms."
             return "the broker does not allow transactions that long", step
+        if code == KafkaError.MSG_SIZE_TOO_LARGE:
+            step = (
+                "Raise max.message.bytes of the topic, and give ?message.max.bytes=… as large;"
+                " or leave large columns out."
+            )
+            return "a message is larger than it may be", step
         if code == KafkaError.INVALID_RECORD:
             step = "A compacted topic takes no messages without a key: name the key columns, or use another topic."
             return "the broker refuses a message", step
