@@ -12,7 +12,6 @@ from mirrorlib.commit.stage import staging
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.stream_job import StreamJob, begin_anew, check_table
 from mirrorlib.errors import (
-    FeedError,
     FeedExpiredError,
     JournalError,
     MirrorError,
@@ -194,12 +193,6 @@ def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
         frame = tell_changes(rows, window, source, plan.keys, net=stream.net, pairs=pairs)
         collected = collected if frame is rows else None
 
-    def is_unchanged_since(version: int) -> bool:
-        try:
-            return not open_window(source.commits, version, plan.after).changes
-        except FeedError:  # the log does not tell any more
-            return False
-
     metadata = source.commits.metadata_at(plan.until)
     # A stage of this call's own: a runner that was taken for gone may still be at the same window.
     with staging(spark, state, f"{job.registry.scratch}/{plan.attempt}") as stage:
@@ -213,7 +206,6 @@ def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
             collected=collected,
             stated_rows=stated_rows,
             given=given,
-            unchanged_since=is_unchanged_since,
             physical=physical_names(metadata),
             renewed=renewed_columns(source.commits, plan.until) if metadata.mapped else {},
             mapped=metadata.mapped,

@@ -5,7 +5,7 @@ A receiver of one's own is a class with these two methods; `examples/own_sink.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 KEY_OPTIONS = "--key TABLE=COLUMN,…, or --no-key"  # how other keys are given, for errors
-
-
-def _is_unknown(_version: int) -> bool:  # no lambda: a delivery may cross a process
-    return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +38,6 @@ class Delivery:
         collected: the rows of `frame` in this process, where they are few and were read so.
         stated_rows: how many rows the source's commits say that they change; None where one does not say.
         given: the number of the stream's last window whose rows the receiver was given, 0 for none; None for unknown.
-        unchanged_since: says whether no row has changed after a version and up to `plan.after`; not where the
-            log does not tell any more. Windows without a change are delivered to nobody.
         physical: which column of the source's data files each name stands for, at the window's end and at any
             depth. Another one under a name of before holds other values in rows that no change tells of.
         renewed: what such columns have become, by what they were, where all rows were written again in another type.
@@ -60,7 +54,6 @@ class Delivery:
     collected: pa.Table | None = None
     stated_rows: int | None = None
     given: int | None = None
-    unchanged_since: Callable[[int], bool] = _is_unknown
     physical: Mapping[str, str] = field(default_factory=dict)
     renewed: Mapping[str, str] = field(default_factory=dict)
     mapped: bool = False
@@ -111,8 +104,8 @@ def tell_gap(
             f"ends with version {upto}, in the midst of a window that is folded to its net changes"
         )
     begins = plan.after if after is None else after
-    if stream != mine.uuid and begins > upto and not delivery.unchanged_since(upto):
-        return f"ends with version {upto}, and the stream begins after {begins}"
+    if stream != mine.uuid and begins > upto:
+        return f"ends with version {upto}, and the stream begins after {begins} (rewound to {upto}, it goes on)"
     return ""
 
 

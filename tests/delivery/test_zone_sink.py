@@ -285,7 +285,6 @@ class Windows:
         *rows: tuple[int, str, int | None, str],
         sink: ZoneSink | None = None,
         again: bool = False,
-        unchanged_since: Callable[[int], bool] = lambda _: False,
         given: int | None = None,
         **plan: Any,
     ) -> int:
@@ -311,7 +310,6 @@ class Windows:
                 frame=spark.createDataFrame(values, columns).coalesce(1),
                 scratch=LocalStore(self.scratch),
                 folder="staged/a",
-                unchanged_since=unchanged_since,
                 given=self.number - 1 if given is None else given,
             )
             return sink.deliver(delivery)
@@ -697,14 +695,6 @@ def test_a_folder_that_was_emptied_is_not_begun_anew_in_the_middle(windows: Wind
     windows.zone.delete_folder(FOLDER)
     with pytest.raises(LandingZoneError, match="lacks the change files"):
         net.deliver((3, INSERT, 3, "c"), given=2)
-
-
-def test_a_gap_in_which_nothing_changed_is_none(windows: Windows) -> None:
-    """A stream that begins behind where the zone ends goes on with it, as nobody lacks anything."""
-    windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
-    later = windows.follower("two", "2026-01-02", start_at=3)
-    later.deliver((4, INSERT, 4, "d"), unchanged_since=lambda version: version == 1)
-    assert [(1, "a"), (4, "d")] == windows.rows()
 
 
 @pytest.mark.parametrize(
