@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
-from logging.handlers import WatchedFileHandler
+from pathlib import Path
 from typing import Any, cast
 
 from mirrorlib.errors import ParameterError
@@ -47,7 +47,7 @@ def listen(
     with contextlib.ExitStack() as ended:
         ended.callback(LOG.setLevel, LOG.level)
         for one in (*to, *also):
-            handler = one if isinstance(one, logging.Handler) else _open(one, ended)
+            handler = one if isinstance(one, logging.Handler) else _open(one)
             ended.callback(handler.close)
             LOG.addHandler(handler)
             ended.callback(LOG.removeHandler, handler)
@@ -56,41 +56,30 @@ def listen(
         yield
 
 
-def _open(to: str | os.PathLike[str], ended: contextlib.ExitStack) -> Listener:
+def _open(to: str | os.PathLike[str]) -> Listener:
     msg, step = f"events cannot be passed on to {to}", "Give a file, in a folder that is there."
     try:
         if to in {"openlineage", "otel"}:
             step = how_to_install(cast("Extra", to))
             return Listener(str(to), import_module(f"{__package__}.to_{to}").open_client())
-        file = _LineFile(to, encoding="utf-8")
+        file = Path(to).absolute()
+        _append(file, b"")
     except (ImportError, OSError) as exc:
         raise ParameterError(msg, found=str(exc), next_step=step) from exc
-    ended.callback(_close, file)
-    file.setFormatter(_JsonLine())
-    return Listener(str(to), lambda record, _: file.handle(record))
+    return Listener(str(to), lambda record, _: _append(file, _line_of(record)))
 
 
-class _LineFile(WatchedFileHandler):
-    """A file of lines, opened again where it was moved; what cannot be written is its `Listener`'s to tell."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name is logging's
-        """Raise what `emit` has caught."""
-        del record
-        raise  # noqa: PLE0704
+def _append(file: Path, line: bytes) -> None:
+    """Write a line; the file is opened each time, as it may have been moved."""
+    with file.open("ab") as opened:
+        opened.write(line)
 
 
-def _close(file: logging.Handler) -> None:
-    with contextlib.suppress(OSError):  # what could not be written was told
-        file.close()
-
-
-class _JsonLine(logging.Formatter):
-    """Writes an event in one line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        said = {"at": at, "level": record.levelname, **facts_of(record)}
-        return json.dumps({**said, "message": record.getMessage()}, default=str)
+def _line_of(record: logging.LogRecord) -> bytes:
+    """Tell an event in one line of JSON."""
+    at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    said = {"at": at, "level": record.levelname, **facts_of(record)}
+    return f"{json.dumps({**said, 'message': record.getMessage()}, default=str)}\n".encode()
 
 
 class Listener(logging.Handler):
@@ -126,7 +115,7 @@ def _caller(command: str) -> Tell:
         if stops or facts["event"] == "recovery":
             texts = {f"MIRRORLIB_{k.upper()}": v for k, v in facts.items() if isinstance(v, str)}
             texts = {name: text[:_LONGEST] for name, text in texts.items()}  # all is in the JSON
-            line, env = f"{_JsonLine().format(record)}\n".encode(), {**os.environ, **texts}
+            line, env = _line_of(record), {**os.environ, **texts}
             try:
                 subprocess.run(words, input=line, env=env, stdout=2, timeout=60, check=True)  # noqa: S603  # theirs
             except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as exc:
