@@ -1,7 +1,6 @@
 """Say which keys of a DataFrame are still true, what became of the others, and how to get those back.
 
-They come back by a call that works on the frame as it is, in which columns are called as they are now, or by a step
-that has to change.
+They come back by a call, in which columns are called as they are now, or by a step that has to change.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mirrorlib.errors import KeysError, KeysLostError
+from mirrorlib.errors import KeysLostError
 from mirrorlib.events import pick
-from mirrorlib.keys.allowed import check_keys
 from mirrorlib.keys.tracing.rules import Order
 from mirrorlib.keys.tracing.trace import Trace, trace_keys
 from mirrorlib.keys.value import Keys, left_under
@@ -53,7 +51,7 @@ def require_keys(df: DataFrame, *, primary: bool = False) -> Keys:
         msg = f"a part of the keys had been lost before {report.origin}: {_listed(keys.lost)}"
         raise KeysLostError(msg, next_step=report.remedy)
     msg = "no primary key was declared, only a partition key"
-    call = _declaring(replace(keys, primary=keys.partition), df.schema)
+    call = _declaring(replace(keys, primary=keys.partition))
     raise KeysLostError(msg, next_step=f"Say cdc=True in key_by: {call}")
 
 
@@ -201,28 +199,22 @@ def _lost_here(trace: Trace, keys: Keys, schema: StructType) -> str:
             return step
         return f"{step} Then declare them anew with key_by, behind the last step that loses keys."
     # Without a primary key where columns were lost before, as it would merge records.
-    call = _declaring(left_under(keys, names, primary=not keys.lost), schema)
+    call = _declaring(left_under(keys, names, primary=not keys.lost))
     if trace.keys and not trace.keys.lost and not trace.keys.primary and keys.primary:
         return f"Declare the primary key anew behind that step: {call}"
     return f"Propagate them where you know that they hold, or declare them anew behind that step: {call}"
 
 
-def _declaring(keys: Keys, schema: StructType) -> str:
-    """Write the call that declares keys on a frame, and what has to be done before where it would be refused."""
-    cdc = bool(keys.primary)
+def _declaring(keys: Keys) -> str:
+    """Write the call that declares keys on a frame; where it is refused, it says what has to be done before."""
     parts = [f"[{', '.join(map(repr, keys.partition))}]"]
-    if cdc:
+    if keys.primary:
         parts.append("cdc=True")
     if keys.deleted is not None:
         parts.append(f"deleted={keys.deleted!r}")
     if keys.order_by:
         parts.append(f"order_by=[{', '.join(map(repr, keys.order_by))}]")
-    call = f"key_by(df, {', '.join(parts)})."
-    try:
-        check_keys(schema, keys.partition, cdc=cdc, deleted=keys.deleted, order_by=keys.order_by)
-    except KeysError as exc:
-        return f"{call} Before that: {exc}"
-    return call
+    return f"key_by(df, {', '.join(parts)})."
 
 
 def _listed(names: Iterable[str]) -> str:
