@@ -10,7 +10,6 @@ memory of a few of the files and of the rows of these keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
 from typing import Any
 
@@ -24,7 +23,7 @@ from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.address import FeedTable
 from mirrorlib.delta.columns import Columns
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
+from mirrorlib.delta.sessions import ARROW_FRAMES, side_by_side, spark_generation
 from mirrorlib.errors import StoreError
 from mirrorlib.feed import net
 from mirrorlib.feed.files.direct import change_files, columns_of_window, read_file, to_frame
@@ -146,8 +145,7 @@ def _read(
         rows = rows.append_column(_PLACE, pc.add(within.cast(pa.int64()), file.version << _BITS))
         return rows.filter(keep(rows)) if len(rows) else rows
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return pa.concat_tables(pool.map(read_one, files))
+    return pa.concat_tables(side_by_side(read_one, files, _AT_ONCE))
 
 
 def _things(rows: pa.Table) -> pa.ChunkedArray:
