@@ -109,39 +109,35 @@ def tell_gap(
     return ""
 
 
-def check_renamed(was: Iterable[str], now: Iterable[str], table: str, step: str) -> None:
-    """Refuse a window with which columns have gone, and new ones come: one may have been renamed.
+def check_continued(
+    delivery: Delivery,
+    names: tuple[Iterable[str], Iterable[str]],
+    physical: tuple[Mapping[str, str], Mapping[str, str]],
+    step: str,
+) -> None:
+    """Refuse a window whose columns, as they were and are, may hold other values in rows that no change tells of.
 
-    A feed tells nothing of rows that stay when a column gets another name, so only a snapshot can say what they hold
-    under it.
+    Where some have gone, and new ones come, one may have been renamed. And every name has to stand for the physical
+    column that it stood for, as far as that is known, or for one that it has become as it was written again in
+    another type, with all its values.
     """
-    before, after = ({fold_name(name): name for name in names} for names in (was, now))
+    table = delivery.stream.table
+    before, after = ({fold_name(name): name for name in each} for each in names)
     gone = [name for folded, name in before.items() if folded not in after]
     came = [name for folded, name in after.items() if folded not in before]
     if gone and came:
         msg = "columns went and came at once, so one may have been renamed, and its values are not told"
         found = f"gone: {first_few(gone)}; new: {first_few(came)}"
         raise SchemaError(msg, table=table, found=found, next_step=step)
-
-
-def check_physical(
-    delivery: Delivery, was: Mapping[str, str], now: Mapping[str, str], step: str
-) -> None:
-    """See that every name stands for the physical column that it stood for, as far as *was* knows it.
-
-    Or for one that it has become as it was written again in another type, with all its values.
-    """
-    before = {fold_name(name): physical for name, physical in was.items()}
+    was, now = {fold_name(name): one for name, one in physical[0].items()}, physical[1]
     others = [
         name
-        for name, physical in now.items()
-        if (old := before.get(fold_name(name), physical)) != physical
-        and delivery.renewed.get(old) != physical
+        for name, one in now.items()
+        if (old := was.get(fold_name(name), one)) != one and delivery.renewed.get(old) != one
     ]
     if others and delivery.mapped:
         msg = "the name stands for another column than before, and its values are not told"
-        table, column = delivery.stream.table, first_few(others)
-        found = f"{now[others[0]]}, was {before[fold_name(others[0])]}"
+        column, found = first_few(others), f"{now[others[0]]}, was {was[fold_name(others[0])]}"
         raise SchemaError(msg, table=table, column=column, found=found, next_step=step)
 
 

@@ -12,7 +12,7 @@ import pytest
 from delivery.test_zone_sink import change_files
 from mirrorlib.delivery.consumers import rewind_consumer
 from mirrorlib.delivery.run import export_tables
-from mirrorlib.delivery.sink import check_physical
+from mirrorlib.delivery.sink import check_continued
 from mirrorlib.delta.actions import Metadata
 from mirrorlib.delta.columns import widens
 from mirrorlib.errors import SchemaError
@@ -166,13 +166,14 @@ def test_what_a_name_stands_for_is_told_at_any_depth() -> None:
     bare = {"type": "struct", "fields": [{"name": "N", "type": "long", "metadata": {}}]}
     assert {"N": "n"} == physical_names(Metadata(id="T", schema=bare, properties={}))
     delivery: Any = SimpleNamespace(mapped=True, renewed={}, stream=SimpleNamespace(table="t"))
-    check_physical(delivery, {}, found, "step")
-    check_physical(delivery, {"s": "p1", "gone": "p0"}, {**found, "new": "p0"}, "step")
+    check_continued(delivery, ([], []), ({}, found), "step")
+    further = {"s": "p1", "gone": "p0"}, {**found, "new": "p0"}
+    check_continued(delivery, ([], []), further, "step")
     delivery.renewed = {"p0": "p2"}
     with pytest.raises(SchemaError, match=f"t: column S: {OTHER}.*found p1, was p0"):
-        check_physical(delivery, {"s": "p0"}, found, "step")
+        check_continued(delivery, ([], []), ({"s": "p0"}, found), "step")
     delivery.renewed = {"p0": "p1"}
-    check_physical(delivery, {"s": "p0"}, found, "step")
+    check_continued(delivery, ([], []), ({"s": "p0"}, found), "step")
 
 
 def test_whole_numbers_are_widened_to_wider_ones_alone() -> None:

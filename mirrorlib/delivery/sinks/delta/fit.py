@@ -14,7 +14,7 @@ from dataclasses import replace
 from pyspark.sql import types as t
 
 from mirrorlib.commit.mark import Mark, append_rows, overwrite_columns
-from mirrorlib.delivery.sink import Delivery, check_physical, check_renamed
+from mirrorlib.delivery.sink import Delivery, check_continued
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.columns import Columns, extends, holds, is_same, widens
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
@@ -84,8 +84,8 @@ def _check_same_columns(work: WindowWork, wanted: Collection[str]) -> None:
         msg, found = "a column that had been dropped is back", ", ".join(back)
         raise SchemaError(msg, table=table, column=back[0], found=found, next_step=step)
     was = [name for name in work.found.schema.names if name not in before]
-    check_renamed(was, work.wanted.names, table, step)
-    check_physical(work, work.physical_before, work.physical_after, step)
+    physical = work.physical_before, work.physical_after
+    check_continued(work, (was, work.wanted.names), physical, step)
 
 
 def _change_types(

@@ -9,13 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from mirrorlib.delivery.sink import (
-    Delivery,
-    check_physical,
-    check_renamed,
-    comes_after,
-    tell_gap,
-)
+from mirrorlib.delivery.sink import Delivery, check_continued, comes_after, tell_gap
 from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record, Session
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.errors import (
@@ -114,7 +108,6 @@ def settle(
             found = f"{nested[:_LONGEST_TYPE]}, was {was[:_LONGEST_TYPE]}"
             step = _BEGIN_ANEW
             raise SchemaError(msg, table=stream.table, column=name, found=found, next_step=step)
-    check_physical(delivery, old.physical, shape.record.physical, _BEGIN_ANEW)
     return shape
 
 
@@ -168,11 +161,12 @@ def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayo
         msg = "somebody has taken a column from the table in the database, or renamed it there"
         _refuse(msg, stream, first_few(lost), _BEGIN_ANEW)
     new = [column for column in shape.columns if column.name not in old.columns]
-    check_renamed(old.columns, record.columns, stream.table, _BEGIN_ANEW)
     strict = old.stream == stream.uuid and plan.after >= old.delta_version
     late = not record.keys and plan.after < old.delta_version
     passed = late and plan.until <= old.delta_version
     known = old if passed else record
+    names, physical = (old.columns, record.columns), (old.physical, known.physical)
+    check_continued(delivery, names, physical, _BEGIN_ANEW)
     return replace(
         shape,
         clear=() if passed else tuple(column for column in new if column.name in there),

@@ -11,13 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from mirrorlib.delivery.sink import (
-    Delivery,
-    check_physical,
-    check_renamed,
-    comes_after,
-    tell_gap,
-)
+from mirrorlib.delivery.sink import Delivery, check_continued, comes_after, tell_gap
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name
@@ -117,11 +111,10 @@ def follows(number: int, last: Batch | None, place: FileSequence, delivery: Deli
 
 def check_columns(last: Batch, delivery: Delivery) -> None:
     """See that changes have the columns that readers hold rows of: those that stay are not told again."""
-    table = delivery.stream.table
     rewind = f"Rewind the consumer to a snapshot: {snapshot_command(delivery.stream.consumer)}"
     step = rewind if delivery.plan.keys else ANEW
-    check_renamed(last.columns, delivery.columns, table, step)
-    check_physical(delivery, last.physical, delivery.physical, step)
+    names, physical = (last.columns, delivery.columns), (last.physical, delivery.physical)
+    check_continued(delivery, names, physical, step)
 
 
 def _misplaced(
