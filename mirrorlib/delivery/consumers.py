@@ -24,13 +24,7 @@ from mirrorlib.feed.proof import may_leave_log
 from mirrorlib.feed.window import begin_stream, open_window
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, registries
-from mirrorlib.journal.streams import (
-    Start,
-    advise_snapshot,
-    check_start,
-    last_seen,
-    version_given,
-)
+from mirrorlib.journal.streams import Start, advise_snapshot, check_start, last_seen, version_given
 from mirrorlib.names import matches, parse_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target

@@ -34,13 +34,7 @@ import pyarrow.compute as pc
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.delivery.sinks.zone import changes
-from mirrorlib.delivery.sinks.zone.batch import (
-    ANEW,
-    Batch,
-    check_columns,
-    follows,
-    read_batch,
-)
+from mirrorlib.delivery.sinks.zone.batch import ANEW, Batch, check_columns, follows, read_batch
 from mirrorlib.delivery.sinks.zone.known import KnownKeys
 from mirrorlib.errors import (
     FileChangedError,
