@@ -9,14 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delivery.sink import KEY_OPTIONS
-from mirrorlib.delivery.sinks.jdbc.kinds import Types
 from mirrorlib.errors import SchemaError
 from mirrorlib.events import pick
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.streams import Stream, WindowPlan
+
+if TYPE_CHECKING:
+    from mirrorlib.delivery.sinks.jdbc.postgres import PostgresSession
+    from mirrorlib.delivery.sinks.jdbc.sqlite import SqliteSession
+
+    Session: TypeAlias = PostgresSession | SqliteSession
 
 BEGIN_ANEW = "begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot"
 TABLES, POSITIONS = "_mirrorlib_tables", "_mirrorlib_positions"
@@ -73,26 +78,6 @@ class Held:
     columns: Sequence[tuple[str, str]] | None  # names and types; None when there is no such table
     record: Record | None  # what is known of it; None when it is not ours
     number: int  # the last window of the stream; 0 when the stream is not known
-
-
-class Session(Protocol):
-    """What a table's layout and our own two tables ask of a connection; see `PostgresSession`."""
-
-    mark: str
-    names: str
-    types: Types
-
-    def check_column(self, name: str) -> str | None:
-        """Say why the database can have no column of a name; None where it can."""
-
-    def widens(self, narrow: str, wide: str) -> bool:
-        """Say whether a column of a kind may be changed to a wider one."""
-
-    def columns(self, place: DatabaseTable) -> Sequence[tuple[str, str]] | None:
-        """Return a table's columns, names and types; None when there is no such table."""
-
-    def run(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
-        """Run a statement."""
 
 
 def has_books(session: Session) -> bool:

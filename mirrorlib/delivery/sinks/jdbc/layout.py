@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from mirrorlib.delivery.sink import Delivery, check_continued, comes_after, tell_gap
-from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record, Session
+from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.errors import (
     JournalError,
@@ -22,6 +22,9 @@ from mirrorlib.errors import (
 )
 from mirrorlib.events import pick
 from mirrorlib.journal.streams import Stream
+
+if TYPE_CHECKING:
+    from mirrorlib.delivery.sinks.jdbc.database import Session
 
 _LONGEST_TYPE = 200  # of a type in an error
 _BEGIN_ANEW = f"Let the consumer {BEGIN_ANEW}"

@@ -21,11 +21,11 @@ from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.jdbc.postgres import Postgres, PostgresSession
-    from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
+    from mirrorlib.delivery.sinks.jdbc.database import Session
+    from mirrorlib.delivery.sinks.jdbc.postgres import Postgres
+    from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite
 
     Database: TypeAlias = Postgres | Sqlite
-    Session: TypeAlias = PostgresSession | SqliteSession
 
 
 def open_sink(address: str, _mode: str) -> DatabaseSink:
