@@ -76,8 +76,9 @@ def flaw_of(commit: FeedCommit, current: Metadata, newest: Metadata) -> str:
     version, became = commit.version, commit.metadata or current
     if became.id != current.id:
         return f"version {version} made the table anew"
+    # A column that has had another name since is read as NULL, or as another one.
     unmapped = became.mapped and not newest.mapped and became.id == newest.id
-    if commit.changes and unmapped:  # a column that has had another name since is read as NULL
+    if (commit.changes and unmapped) or (current.mapped and not became.mapped):
         return f"column mapping was taken away since version {version}, and Delta finds its columns no more"
     if not (became.has_feed or commit.rewrites):
         return f"the feed was off when version {version} was committed"

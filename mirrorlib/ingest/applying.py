@@ -89,6 +89,7 @@ class Applying(Course[TableReport]):
         if work.source.policies.by_time:
             self.view.history.compact()
         self.opened = self.view.open()
+        self.warn(*self.opened.warnings)  # it may be the only one in full
 
     def _end_batch(self, attempt: Attempt, prepared: Prepared | None) -> None:
         """Bring a plan to its end, and count its batch; a void one applied nothing."""

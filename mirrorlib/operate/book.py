@@ -21,7 +21,7 @@ from mirrorlib.delta.table import TableRef, find_table, named_rows, read_table, 
 from mirrorlib.errors import JournalError
 from mirrorlib.journal.disk import Journal
 from mirrorlib.names import parse_name
-from mirrorlib.operate.ledger import newest_batches
+from mirrorlib.operate.ledger import Applied, newest_batches
 from mirrorlib.operate.status import StatusReport, read_status
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
@@ -110,15 +110,20 @@ def _new_batches(
     rows, failures = list[Row](), list[str]()
     for table in status.tables:
         name, last = parse_name(table.table), known.get(table.table, (0, 0))
-        # All that is new of a table or nothing: its newest batch tells where to go on.
+        found, well = list[Applied](), False
         with noted(failures):
-            for batch in list(newest_batches(Journal(state, name), name, last)):
-                more = {
-                    "target": status.target,
-                    "seconds": batch.spent,
-                    "seconds_by_stage": dict(batch.seconds),
-                }
-                rows.append(to_row(LEDGER_COLUMNS, asdict(batch) | more))
+            for batch in newest_batches(Journal(state, name), name, last):
+                found.append(batch)
+            well = True
+        # All that is new of a life or nothing: the newest batch tells where to go on.
+        whole = [one for one in found if well or found[-1].batch == 1 or one.life > found[-1].life]
+        for batch in whole:
+            more = {
+                "target": status.target,
+                "seconds": batch.spent,
+                "seconds_by_stage": dict(batch.seconds),
+            }
+            rows.append(to_row(LEDGER_COLUMNS, asdict(batch) | more))
     return rows, failures
 
 

@@ -558,6 +558,7 @@ def test_a_transformation_means_what_it_does_in_the_callers_session(lake: Lake) 
     )
 
 
+@pytest.mark.thorough
 def test_another_transformation_is_seen_in_its_plan(lake: Lake) -> None:
     """A new column is added; one that goes makes the table anew; keys are told as they are then."""
     lake.derive(["orders"], lambda o: o.select("id", "amount"))

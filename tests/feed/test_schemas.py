@@ -197,19 +197,26 @@ def test_what_was_written_under_a_column_mapping_that_is_gone_is_expired(
 
 
 @pytest.mark.thorough
-def test_a_column_that_was_renamed_under_a_mapping_that_is_gone_is_not_told_as_null(
-    spark: SparkSession, tmp_path: Path
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "ALTER TABLE {t} RENAME COLUMN a TO b",
+        "ALTER TABLE {t} DROP COLUMN a;ALTER TABLE {t} ADD COLUMN a int",
+    ],
+)
+def test_rows_from_before_a_mapping_that_is_gone_are_not_told_as_others(
+    spark: SparkSession, tmp_path: Path, changes: str, *, first: bool
 ) -> None:
-    """Its rows were written under the name that it had in files, which is another one since."""
-    table = Table(spark, tmp_path / "t", "a int", FEED)
-    modes = [
+    """They are called in files as a column is that has had another name, or was another one."""
+    table = Table(spark, tmp_path / "t", "a int, c int", FEED)
+    insert = "INSERT INTO {t} VALUES (5, 6)"
+    mapped, bare = (
         f"ALTER TABLE {{t}} SET TBLPROPERTIES ('delta.columnMapping.mode' = '{mode}')"
         for mode in ("name", "none")
-    ]
-
-    table.run(
-        modes[0], "INSERT INTO {t} VALUES (5)", "ALTER TABLE {t} RENAME COLUMN a TO b", modes[1]
     )
+
+    table.run(*((insert, mapped) if first else (mapped, insert)), *changes.split(";"), bare)
 
     with pytest.raises(FeedExpiredError, match="column mapping was taken away"):
         table.read(after=0)

@@ -329,7 +329,7 @@ def test_another_zone_is_listed_in_full_and_then_no_more(tmp_path: Path) -> None
         "{",
         '{"format": 1, "state": "current", "listing": 7}',
         '{"format": 1, "state": "current", "listing": {"zone": 1}}',
-        '{"format": 1, "state": "current", "listing": {"zone": "$zone", "at": "2026-01-01", "metadata": "", "batch": 1, "anchors": {}, "short": 0}}',
+        '{"format": 1, "state": "current", "listing": {"zone": "$zone", "at": "2026-01-01", "metadata": "", "batch": 1, "anchor": null, "short": 0}}',
     ],
 )
 def test_what_cannot_be_read_is_listed_anew(zone: Store, damage: str) -> None:

@@ -102,6 +102,22 @@ def text(folder: Path, number: int, content: str) -> None:
     (folder / f"{number:020d}.csv").write_text(content)
 
 
+def test_a_key_that_rows_lack_is_not_added_to_them(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """It would be NULL there, and an upsert would double them."""
+    orders = zone.table("orders")
+    orders.file([{"v": 1}])
+    assert "current" == apply(spark, zone, target).state
+    orders.metadata(keys=["id"])
+    orders.file([{"id": 1, "v": 1}], markers=[4])
+
+    found = apply(spark, zone, target)
+
+    assert ("failed", True) == (found.state, "rows lack a key column" in found.reason)
+    assert [{"v": 1}] == read_rows(spark, f"{target}/orders")
+
+
 def test_a_key_column_may_come_after_a_file_that_has_no_rows(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

@@ -158,6 +158,29 @@ def test_a_damaged_journal_takes_no_other_tables_along(
     assert 2 == capsys.readouterr().out.count("done.json: the journal cannot be read")
 
 
+@pytest.mark.thorough
+def test_the_kept_ledger_goes_on_behind_a_life_that_is_damaged(
+    spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
+) -> None:
+    """What the ledger has of it is never asked for again; what it lacks is told, and does not hinder the next life."""
+    orders, place = zone.table("orders", keys=["id"]), str(tmp_path / "kept")
+    for number in (1, 2, 3):
+        orders.file([{"id": number}])
+        assert mirrorlib.apply(spark, str(zone), target).ok
+        if number == 1:
+            mirrorlib.write_ledger(spark, target, place)
+    mirrorlib.reset(spark, target, "orders")
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    life = Path(target, "_mirrorlib", "journal", "orders", "000001")
+    min(life.glob("*.done.json")).write_bytes(b"")  # the newest: names count down
+
+    told = mirrorlib.write_ledger(spark, target, place)
+
+    assert not told.ok
+    rows = read_rows(spark, f"{place}/mirrorlib_ledger")
+    assert [(1, 1), (2, 1)] == sorted((row["life"], row["batch"]) for row in rows)
+
+
 @pytest.mark.parametrize("last", [0, -1])
 def test_a_ledger_of_no_batches_is_refused(target: str, last: int) -> None:
     """It would look like a target without history."""

@@ -30,15 +30,15 @@ def _feed(arguments: argparse.Namespace) -> bool:
     if after is None:
         after = (commits.newest if arguments.until is None else commits.first) - 1
     frame = call(mirrorlib.read_feed, arguments, spark=spark, table=address, after=after, keys=keys)
-    changes = first_changes(frame, arguments.table, keys, arguments.limit)
+    changes = first_changes(frame, arguments.table, keys, arguments.limit or _SHOWN)
     if arguments.json:
         for change in changes.changes:
             say_json(asdict(change), in_one_line=True)
         sys.stderr.writelines(f"{note}\n" for note in changes.notes())
     else:
         show_report(changes)
-    # What reads lines would not notice that there are more than it asked for, unless it did.
-    return not (arguments.json and changes.more and arguments.limit == _SHOWN)
+    # What reads lines would not notice that there are more, unless it asked for so many.
+    return not (arguments.json and changes.more and arguments.limit is None)
 
 
 FEED = Command(
@@ -56,7 +56,6 @@ FEED = Command(
         "--key* COLUMN": "a key column, for a table that names none itself; may be repeated",
         **MEMORY,
     },
-    defaults={"limit": _SHOWN},
     readers={"after": bound, "until": bound},
     run=_feed,
 )

@@ -27,7 +27,7 @@ _SETTINGS = (
     "spark.sql.ansi.enabled",
     "spark.sql.legacy.timeParserPolicy",
 )
-_NUMBER = re.compile(r"(?<=\S)#\d+")  # none of a name such as `phone #1`
+_NUMBER = re.compile(r"#\d+")
 _NAMED = re.compile(r"mirrorlib_keyed_\w+|\b[xyz]_\d+(?=#)")
 _ALIAS = "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias"
 # What a client sends as it was written, for the server to read.
@@ -50,12 +50,12 @@ def hash_plan(result: DataFrame, root: Node, markers: Sequence[str]) -> str:
             place, used = marks[node.text.strip()], _used(node.children[0], numbers)
             lines.append(f"{depth} source {place} {used}")
             continue
-        text = f"{node.operator}{node.text}"
+        text = _NAMED.sub("", f"{node.operator}{node.text}")
         if node.operator == "CTERelationRef":  # the session counts them; what it means is below
             text = text.partition(",")[2]
         # That of a text, as in `'order #7'`, is told by its literal, too.
         text = _NUMBER.sub(lambda m: numbers.setdefault(m[0], f"#{len(numbers)}"), text)
-        lines.append(f"{depth} {_NAMED.sub('', text)}")
+        lines.append(f"{depth} {text}")
         waiting += [(child, depth + 1) for child in (*node.subplans, *node.children)][::-1]
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -88,6 +88,8 @@ def _literals(result: DataFrame, markers: Container[str]) -> list[str]:
 def _listed(part: object, markers: Container[str]) -> Iterator[str]:
     """Give the literals in JSON, in which a tree is the list of its nodes, each before those below it."""
     if isinstance(part, dict):
+        if "GetStructField" in str(part.get("class")):  # its name may look like a column's number
+            yield json.dumps(part.get("ordinal"))
         if part.get("class") == "org.apache.spark.sql.catalyst.expressions.Literal":
             kind = part.get("dataType")
             # Of bytes JSON tells where Java keeps them, another place each time; the plan's text has them.

@@ -60,7 +60,7 @@ def evolve_table(attempt: Attempt, prepared: Prepared) -> tuple[Columns, bool]:
             if found is not None:  # else the commit itself will fail and be looked into
                 keep_keys(work.spark, work.ref.sql, found.properties, keys)
         if growth.added or growth.widened or growth.rewritten:
-            _grow_table(attempt, prepared, before)
+            _grow_table(attempt, prepared)
         return growth.columns, False
     found = _owned_table(attempt, growth.columns)
     old: Columns = ()
@@ -74,12 +74,12 @@ def evolve_table(attempt: Attempt, prepared: Prepared) -> tuple[Columns, bool]:
     return columns, to_pairs(found.columns) != to_pairs(columns)
 
 
-def _grow_table(attempt: Attempt, prepared: Prepared, claimed: str) -> None:
+def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
     work, growth = attempt.work, prepared.growth
     found = find_table(work.spark, work.ref)
     if found is None:
         return  # the guard has seen it a moment ago; the commit itself will fail and be looked into
-    _refuse_lost_keys(work.table, found, claimed)
+    _refuse_lost_keys(work.table, found)
     has = found.columns
     added = tuple(c for c in growth.added if find_column(has, c.name) is None)
     for field in found.schema.fields:
@@ -120,15 +120,12 @@ def _grow_table(attempt: Attempt, prepared: Prepared, claimed: str) -> None:
         emit("schema", "%(table)s: %(changes)s", table=work.table, batch=number, changes=changes)
 
 
-def _refuse_lost_keys(table: str, found: Found, claimed: str) -> None:
-    """Refuse to add a key column anew: it would be NULL in all rows, of which no change would find one any more.
-
-    What counts are the keys that the batch before has *claimed*: this one may bring one.
-    """
-    keys = stored_keys({KEYS_PROPERTY: claimed}) if claimed else None
+def _refuse_lost_keys(table: str, found: Found) -> None:
+    """Refuse to add a key column to rows: it would be NULL in all of them, and no change would find one any more."""
+    keys = stored_keys(found.properties)
     lost = missing_columns(keys, found.schema.names) if keys else ()
-    if lost:
-        msg = "somebody has renamed or dropped a key column of the table"
+    if lost and found.bytes:
+        msg = "the table's rows lack a key column: somebody has renamed or dropped it, or it was declared later"
         step = f"Rename it back, or start the table over: mirrorlib reset TARGET {table}"
         raise ForeignWriteError(msg, table=table, column=lost[0], next_step=step)
 

@@ -28,7 +28,7 @@ from mirrorlib.landing.metadata.declared import (
 )
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
-from mirrorlib.names import WHOLE_FOLDER, partition_of, sequence_number
+from mirrorlib.names import WHOLE_FOLDER, sequence_number
 from mirrorlib.store import Store, StoredFile
 
 PAGE = 1000  # names in one page of a listing: a folder of no more costs one request to list in full
@@ -44,7 +44,7 @@ class Listed:
     # The newest one then, or after the short looks since; another one means that a run has ended without a word.
     batch: int
     metadata: str  # a digest of `_metadata.json`
-    anchors: Mapping[str, Anchor]  # the newest applied file of each partition folder
+    anchor: Anchor | None  # the newest applied file, where names have numbers
     short: int  # short looks since then, where names have no numbers
 
 
@@ -54,8 +54,8 @@ def read_listed(word: Mapping[str, Any]) -> Listed | None:
     if word.get("state") != "current" or not isinstance(said, dict):
         return None
     try:
-        anchors = {partition: Anchor(**anchor) for partition, anchor in said["anchors"].items()}
-        listed = Listed(**{**said, "short": int(said["short"]), "anchors": anchors})
+        anchor = Anchor(**said["anchor"]) if said["anchor"] else None
+        listed = Listed(**{**said, "short": int(said["short"]), "anchor": anchor})
         aware = datetime.fromisoformat(listed.at).tzinfo is not None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None  # nothing rests on it
@@ -95,7 +95,7 @@ class IncrementalListing:
         data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES)
         if data is None or _digest(data) != listed.metadata:
             return None
-        names = [anchor.name for anchor in listed.anchors.values()]
+        names = (listed.anchor.name,) if listed.anchor else ()
         metadata = as_published(parse_metadata(data, str(folder.name)), names)
         seen = None
         if metadata.detection != "sequential":
@@ -104,9 +104,9 @@ class IncrementalListing:
                 self._after = self._after or max(self._history.applied().etags, default=None)
                 seen = see_after(zone, folder, self._after) if self._after else None
         elif not entry.plan.policies.by_time:
-            anchors = _anchors(listed, entry)
-            self._listed = replace(listed, anchors=anchors)
-            if (anchor := anchors.get(WHOLE_FOLDER)) is None:
+            anchor = _newest(listed, entry)
+            self._listed = replace(listed, anchor=anchor)
+            if anchor is None:
                 return None
             onward = Onward(
                 anchor=anchor,
@@ -142,17 +142,14 @@ class IncrementalListing:
             sees_all = next_run(listing, {**begun, **position}).gap is None
         if not sees_all:  # a short look would not
             return
-        anchors = {
-            partition: _anchor(files[position[partition]])
-            for partition, files in listing.partitions.items()
-            if not listing.by_time and position.get(partition) in files
-        }
+        numbered = {} if listing.by_time else listing.partitions.get(WHOLE_FOLDER, {})
+        newest = numbered.get(position.get(WHOLE_FOLDER, 0))
         self._listed = Listed(
             zone=self._history.zone,
             at=listed_at,
             batch=entry.plan.batch if entry else 0,
             metadata=_digest(data),
-            anchors=anchors,
+            anchor=_anchor(newest) if newest else None,
             short=0,
         )
 
@@ -161,13 +158,13 @@ class IncrementalListing:
         if self._listed is None or entry is None:
             return None
         by_time = entry.plan.policies.by_time
-        anchors = {} if by_time else _anchors(self._listed, entry)
-        if not by_time and not anchors:
+        anchor = None if by_time else _newest(self._listed, entry)
+        if anchor is None and not by_time:
             return None
         return replace(
             self._listed,
             batch=entry.plan.batch,
-            anchors=anchors,
+            anchor=anchor,
             short=self._listed.short + 1 if by_time and not self._full else 0,
         )
 
@@ -176,11 +173,11 @@ class IncrementalListing:
         return listed.short >= MOST_SHORT or not 0 <= age < self._options.backfill_interval
 
 
-def _anchors(listed: Listed, entry: Entry) -> dict[str, Anchor]:
-    """Return the newest applied files, as the last listing or the newest plan has seen them."""
+def _newest(listed: Listed, entry: Entry) -> Anchor | None:
+    """Return the newest applied file, as the newest plan or the last listing has seen it."""
     here = entry.plan.files if entry.plan.zone == listed.zone else ()
-    known = [*((partition_of(one.name), _anchor(one)) for one in here), *listed.anchors.items()]
-    return {name: one for name, one in known if one.number == entry.position.get(name)}
+    known = (*map(_anchor, here), *((listed.anchor,) if listed.anchor else ()))
+    return next((one for one in known if one.number == entry.position.get(WHOLE_FOLDER)), None)
 
 
 def _anchor(file: StoredFile | PlannedFile) -> Anchor:

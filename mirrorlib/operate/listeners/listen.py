@@ -58,6 +58,10 @@ def listen(
 
 def _open(to: str | os.PathLike[str]) -> Listener:
     msg, step = f"events cannot be passed on to {to}", "Give a file, in a folder that is there."
+    if Path(
+        to
+    ).is_fifo():  # its reader would end with the first event, and the next one wait for ever
+        raise ParameterError(msg, found="a named pipe", next_step=step)
     try:
         if to in {"openlineage", "otel"}:
             step = how_to_install(cast("Extra", to))
