@@ -58,6 +58,8 @@ def compute(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
     full = replace(full, changed=tuple(window.changes for window in windows))
     if not any(full.changed):
         return replace(full, how="nothing new")
+    if not frames.can_differ(full.result):
+        return replace(full, why="a column of it is of a type that cannot be compared")
     places = [at for at, one in enumerate(full.changed) if one]
     how, why = choose(full.shape, full.framed, places)
     full = replace(full, how=how, why=why)
@@ -108,8 +110,6 @@ def _windows(
         return shape.why
     if full.added != ():
         return "its columns change"
-    if not frames.can_differ(full.result):
-        return "a column of it is of a type that cannot be compared"
     return windows
 
 
