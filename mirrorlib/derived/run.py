@@ -107,8 +107,8 @@ def derive_table(
 
 def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
     """Carry out the round that an earlier run has planned, if there is one, and the next, if something may be new."""
+    target = open_target(job)  # first: a target that is refused does not give the name away
     streams = begun_streams(job.sources, job.place.ref.address)
-    target = open_target(job)
     planned = pending_round(job.sources, streams)
     report: DeriveReport | None = None
     # Where it is there, only the last words are missing.

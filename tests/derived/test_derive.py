@@ -472,7 +472,8 @@ def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
     lake.derive(["orders"], large, rebuild=True)
 
     with pytest.raises(mirrorlib.ForeignWriteError, match="not this derived table"):
-        lake.derive(["orders"], large, "customers")
+        mirrorlib.derive(lake.spark, "silver", lake.path("orders"), large, lake.path("customers"))
+    lake.derive(["orders"], large, "silver")  # the name was not given away
     with pytest.raises(mirrorlib.JournalError, match="another derived table of this name"):
         mirrorlib.derive(lake.spark, "out", lake.path("orders"), large, lake.path("other"))
 
