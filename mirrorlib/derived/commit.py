@@ -128,8 +128,8 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
             add_columns(job.session, ref, fields, table)
         keys, kept = computed.keys.keys, stored_keys(table.properties)
         same = kept is not None and kept.unique and kept.primary == keys.primary
-        # What was said of its keys is true as long as nobody else has written rows to it.
-        pure = same and before.last.foreign is None
+        # What was said of its keys is true as long as nobody else has written rows to it, as far as its log goes back.
+        pure = same and before.last.foreign is None and before.held is not None
         by = keys.primary if keys.unique and pure else ()
         return write_difference(job, table, difference(computed.old, computed.new, by), by, mark)
 

@@ -38,7 +38,7 @@ class Computed:
     shape: PlanShape
     result: DataFrame  # what that gives on all of them
     keys: KeysReport
-    # Columns that the table lacks; None where it cannot become what the result is, or holds no round.
+    # Columns that the table lacks; None where it cannot become what the result is, or is new.
     added: tuple[str, ...] | None
     new: DataFrame  # rows that have to be there
     # Rows that are there in their place; None for all that are, columns too.
@@ -75,7 +75,7 @@ def _compute_in_full(job: DeriveJob, planned: Round, target: DerivedTarget) -> C
     ]
     result = frames.transformed(job.transform, framed)
     check_columns(job.place, result)
-    added = None if target.held is None else added_columns(target, result)
+    added = None if target.is_new else added_columns(target, result)
     return Computed(
         framed=framed,
         shape=shape_of(result, framed),
@@ -96,8 +96,10 @@ def _windows(
     job: DeriveJob, planned: Round, target: DerivedTarget, full: Computed
 ) -> tuple[Window, ...] | str:
     """Open the windows that lead on from what the table holds, or say why all has to be computed."""
-    if target.held is None:
+    if target.is_new:
         return "it is made for the first time"
+    if target.held is None:
+        return "the table's log no longer tells what the last run has made"
     if job.rebuild:
         return "that was asked for"
     windows = _opened(job, planned, target.held.get("sources", ()))

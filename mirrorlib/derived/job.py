@@ -72,8 +72,13 @@ class DerivedTarget:
 
     last: LastCommit  # what its log tells of our rounds
     found: Found | None = None
-    # What the last round's commit says; None where the table holds no round of ours.
+    # What the last round's commit says; None where the table's log tells of no round of ours.
     held: Mapping[str, Any] | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Say whether no run has filled it: there is none, or one died before it could."""
+        return self.held is None and (self.found is None or not self.found.bytes)
 
 
 def open_target(job: DeriveJob) -> DerivedTarget:

@@ -693,6 +693,28 @@ def test_history_that_is_gone_is_made_up_for(lake: Lake) -> None:
 
 
 @pytest.mark.thorough
+def test_a_table_whose_own_log_tells_no_round_is_compared_and_not_replaced(lake: Lake) -> None:
+    """By whole rows, as nobody knows who has written; only what is different is in its feed, and once."""
+    lake.derive(["orders"], large)
+    lake.foreign("ALTER TABLE {out} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    lake.foreign("INSERT INTO {out} VALUES (1, 99, 'x')")  # before the log begins
+    told, out = newest_version(lake.path("out")), lake.path("out")
+    lake.foreign("ALTER TABLE {out} SET TBLPROPERTIES ('x' = '1')")
+    for version in range(told + 1):
+        for left in Path(out, "_delta_log").glob(f"*{version:020d}.*"):
+            left.unlink()
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 2")
+    why = "the table's log no longer tells what the last run has made"
+    for expected in [("full", why, 1, 2), ("nothing new", "", 0, 0)]:
+        report = lake.derive(["orders"], large)
+        assert expected == (report.how, report.why, report.added, report.removed)
+        feed = mirrorlib.read_feed(lake.spark, out, after=told + 1, keys=[]).collect()
+        assert {(1, 99, "delete"), (2, 40, "delete"), (2, 22, "insert")} == {
+            (row["order"], row["twice"], row["_change_type"]) for row in feed
+        }
+
+
+@pytest.mark.thorough
 def test_a_backfill_is_a_union_and_then_key_by(lake: Lake) -> None:
     """The recipe: rows of before and rows as they come, together under one key again."""
     lake.make("silver", ORDERS, "id")
