@@ -36,7 +36,7 @@ from mirrorlib.delta.key_property import (
 )
 from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
-from mirrorlib.delta.sessions import lend_session
+from mirrorlib.delta.sessions import configured, lend_session, read_conf
 from mirrorlib.delta.table import check_made, find_target, named_rows, open_log
 from mirrorlib.delta.trouble import as_mirror_error, is_sparks
 from mirrorlib.derived.place import TablePlace, find_place
@@ -52,6 +52,8 @@ from mirrorlib.keys.view import NULL_KEY, live_rows, newest_rows, order_columns
 
 DELETED_AT = "_mirror_deleted_at"  # when a tombstone came, by the clock: its retention starts there
 _TRIES = 5  # against writers that commit in between
+# Settings that Spark looks up when rows are computed: they mean what they do in the session of whoever gave them.
+_LATE = ("spark.sql.legacy.timeParserPolicy", "spark.sql.mapKeyDedupPolicy")
 _OWNED = "view"  # in what a commit says: the id of the table that it was meant for
 
 
@@ -269,8 +271,10 @@ def _merge(session: SparkSession, rows: DataFrame, view: View, said: str) -> Non
     ours, theirs = (
         f"struct({', '.join(f'{side}.{quote(name)}' for name in view.order)})" for side in "st"
     )
+    told = {name: read_conf(rows.sparkSession, name) for name in _LATE}
+    meant = {name: value for name, value in told.items() if value is not None}
     try:
-        with named_rows(newest, session) as source:
+        with configured(session, meant), named_rows(newest, session) as source:
             session.sql(
                 f"MERGE INTO {view.place.ref.sql} AS t USING {source} AS s "
                 f"ON {same} AND {as_condition(f's.{quote(keys.primary[0])}', said)} "

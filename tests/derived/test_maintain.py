@@ -6,7 +6,7 @@ import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
+from mirrorlib.delta.sessions import configured
 from mirrorlib.derived import maintain
 from mirrorlib.derived.changelog import key_feed
 from mirrorlib.derived.maintain import maintain_current_view, read_current_view
@@ -369,6 +370,27 @@ def test_another_changelogs_table_is_left_alone(spark: SparkSession, view: str) 
     other.write.format("delta").save(f"{view}2")
     with pytest.raises(KeysError, match="holds no current view"):
         read_current_view(spark, f"{view}2")
+
+
+@pytest.mark.thorough
+def test_a_batch_means_what_it_does_in_the_callers_session(spark: SparkSession, view: str) -> None:
+    """What Spark asks its session for only when it runs, too."""
+    conf = {
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.legacy.timeParserPolicy": "LEGACY",
+        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    }
+    with configured(spark, conf):
+        rows = spark.createDataFrame([(1, 1, "2020-1-5")], "id int, at int, v string")
+        rows = rows.selectExpr(
+            "id",
+            "at",
+            "to_timestamp(v, 'yyyy-MM-dd') AS day",
+            "map_from_arrays(array(v, v), array(id, at + 1)) AS m",
+        )
+        maintain_current_view(key_by(rows, "id", cdc=True, order_by="at"), view)
+
+    assert [(1, 1, datetime(2020, 1, 5), {"2020-1-5": 2})] == live(spark, view)
 
 
 @pytest.mark.thorough
