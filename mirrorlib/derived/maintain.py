@@ -43,7 +43,7 @@ from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.declared_keys import read_keyed
 from mirrorlib.feed.owners import keeps_columns
-from mirrorlib.identifiers import quote
+from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.journal.plan_log import read_object
 from mirrorlib.keys.read import keys_of, require_keys
 from mirrorlib.keys.tags import tag_columns, untag
@@ -188,14 +188,15 @@ def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     found = check_made(find_target(session, ref), table)
     _check_resolution(view, arrival, found.properties)
     there = {field.name: field.dataType.simpleString() for field in found.schema.fields}
-    wants = {field.name: field.dataType.simpleString() for field in fields}
-    odd = next((name for name, kind in there.items() if wants.get(name) != kind), None)
+    wants = {fold_name(field.name): field.dataType.simpleString() for field in fields}
+    odd = next((name for name, kind in there.items() if wants.get(fold_name(name)) != kind), None)
     if odd is not None:
-        both = f"{there[odd]} in the table, {wants.get(odd, 'nothing')} in the changelog"
+        both = f"{there[odd]} in the table, {wants.get(fold_name(odd), 'nothing')} in the changelog"
         msg = "the table's columns are not those of the changelog"
         step = "Add or cast the column, or choose another table."
         raise SchemaError(msg, table=table, column=odd, found=both, next_step=step)
-    if new := [field for field in fields if field.name not in there]:
+    known = set(map(fold_name, there))
+    if new := [field for field in fields if fold_name(field.name) not in known]:
         add_columns(session, ref, new, found)
     return found.id
 
@@ -203,7 +204,8 @@ def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
 def _check_resolution(view: View, arrival: tuple[str, ...], properties: Mapping[str, str]) -> None:
     """See that a table's rows were resolved by the same keys and in the same order."""
     table, stored = view.place.shown, properties.get(VIEW_PROPERTY)
-    if stored is None or stored_keys(properties) != view.keys:
+    kept = stored_keys(properties) or Keys()
+    if stored is None or fold_name(kept.to_json()) != fold_name(view.keys.to_json()):
         msg = "the table was made with other keys"
         raise KeysError(msg, table=table, next_step="Choose another table, or drop it.")
     value = read_object(stored)
@@ -211,7 +213,7 @@ def _check_resolution(view: View, arrival: tuple[str, ...], properties: Mapping[
         msg = "the table's current view has a format that this version does not know"
         step = "Install a newer mirrorlib, or drop the table and let the view be made anew."
         raise KeysError(msg, table=table, found=stored, next_step=step)
-    if tuple(value["arrival"]) != arrival:
+    if [*map(fold_name, value["arrival"])] != [*map(fold_name, arrival)]:
         msg = "the table was made with other columns of arrival, by which its rows were resolved"
         step = "Name the same ones as arrival, choose another table, or drop it."
         found = ", ".join(value["arrival"]) or "none"

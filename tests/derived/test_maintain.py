@@ -373,6 +373,20 @@ def test_another_changelogs_table_is_left_alone(spark: SparkSession, view: str) 
 
 
 @pytest.mark.thorough
+def test_columns_are_the_same_in_any_case_of_letters(spark: SparkSession, view: str) -> None:
+    """Key, deletion, order and arrival among them; the table keeps its own."""
+    maintain_current_view(changelog(spark, INSERT, OTHER), view, arrival="v")
+    loud = spark.createDataFrame(
+        [UPDATE, (2, True, 10, None)], "ID int, GONE boolean, AT int, V string"
+    )
+    loud = key_by(loud, "ID", cdc=True, deleted="GONE", order_by="AT")
+    maintain_current_view(loud, view, arrival="V")
+
+    assert [UPDATE] == live(spark, view)
+    assert ["id", "gone", "at", "v"] == read_current_view(spark, view).columns
+
+
+@pytest.mark.thorough
 def test_a_batch_means_what_it_does_in_the_callers_session(spark: SparkSession, view: str) -> None:
     """What Spark asks its session for only when it runs, too."""
     conf = {
