@@ -34,12 +34,17 @@ from mirrorlib.landing.listing import FolderListing
 from mirrorlib.names import TableName
 
 _DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."
+_PLAIN_KEPT = (
+    f"{GONE} The Delta table is kept, whatever --on-gone says: a plain folder is also gone where all its files were "
+    "applied and removed, and its next file is appended. If the table has to start over: mirrorlib reset TARGET {table}"
+)
 _UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 
 
 def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
     """Write down that a table's folder was seen absent; drop the table when that is asked for and it is this mirror's.
 
+    A plain folder's life goes on: a file is its whole path, so whatever comes is appended once.
     Returns what was done, or would be without *write*; None when the folder is back.
     """
     journal = Journal(job.state, name)
@@ -48,6 +53,9 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
         lives = journal.lives()
         if write and job.zone.list_folder(name.folder) is not None:
             return None
+        newest = journal.newest_of(lives) or (lives[-1].keeps and journal.newest(lives[-2]))
+        if newest and newest.plan.policies.plain is not None:
+            return _PLAIN_KEPT.format(table=name.shown)
         if write:
             journal.write_gone(lives[-1])
         if job.options.on_gone == "keep":

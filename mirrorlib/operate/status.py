@@ -202,7 +202,7 @@ def status_of(
     except MirrorError as exc:
         _note_away(away, status.landing_zone, exc)
         return _unread(status, str(exc))
-    if status.state == "gone":  # and back: what was applied belongs to the life before
+    if lives and journal.is_gone(lives[-1]):  # what was applied belongs to the life before
         return _with_listing(status, opened, {}, moment)
     entry = newest_entry(journal, lives, opened.metadata)
     begin = first_position(opened.listing, lives[-1].start_at) if lives else {}

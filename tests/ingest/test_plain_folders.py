@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,6 +74,37 @@ def text(rescued: Row) -> str:
 def ids(spark: SparkSession, target: str) -> list[object]:
     """Read the ids of the rows, sorted as text."""
     return sorted((row["id"] for row in read_rows(spark, Path(target) / "plain")), key=str)
+
+
+@pytest.mark.thorough
+def test_a_folder_whose_files_were_all_removed_goes_on_when_one_comes(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """An object store shows no such folder: what was appended stays, and the next file is appended."""
+    zone.table("other", keys=["id"]).file([{"id": 1}])
+    put(zone, "a.csv", "id\n1\n", 1)
+    assert "current" == apply(spark, zone, target).state
+    shutil.rmtree(zone.root / "plain")
+
+    gone = apply_all(spark, zone, target, on_gone="drop")
+
+    (told,) = (one for one in gone.tables if one.table == "plain")
+    assert "gone" == told.state
+    assert "its next file is appended" in told.reason
+    shown = {one.table: one.state for one in mirrorlib.status(target).tables}
+    assert {"other": "current", "plain": "gone"} == shown
+    put(zone, "a.csv", "id\n1\n", 1)
+    put(zone, "b.csv", "id\n2\n", 2)
+    back = next(one for one in mirrorlib.status(target).tables if one.table == "plain")
+    assert ("behind", 1) == (back.state, back.unapplied)
+    assert "current" == apply(spark, zone, target).state
+    assert ["1", "2"] == ids(spark, target)
+    shutil.rmtree(zone.root / "plain")
+    mirrorlib.reset(spark, target, "plain")
+    assert "gone" == apply_all(spark, zone, target).tables[-1].state
+    put(zone, "c.csv", "id\n3\n", 3)
+    assert "current" == apply(spark, zone, target).state
+    assert ["3"] == ids(spark, target)
 
 
 @pytest.mark.thorough
