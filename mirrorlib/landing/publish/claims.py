@@ -5,11 +5,12 @@ In: a store. Out: `Claim` values in a table folder's `_mirrorlib/`, which reader
     staged/[<partition>/]<attempt>.parquet         the content, whole, before it has a number
     claims/[<partition>/]<number>.json             whose number it is
     batches/[<partition>/]<key>/<ordinal>.json     which number a batch has, found by what its caller knows of it
+    refused/[<partition>/]<number>.json            whose file was not what was sent, until the batch is published again
     calls/<content>/<count>.done              which call without a batch id has returned with this content
 
 A claim is fulfilled once its staged content is gone. All but the content and the notes is plain JSON;
-all but the content is written with put-if-absent, never changed and never removed: whoever comes late
-can do no harm.
+all but the content is written with put-if-absent, never changed and, but for `refused`, never removed: whoever
+comes late can do no harm.
 
 A call without an id cannot tell whether what lies under its key was begun by a dead call that it
 repeats, or by another one that is at work with equal rows. It need not: of all calls that meet there, the
@@ -58,6 +59,10 @@ class FileSequence:
     def claim(self, number: int) -> str:
         """Return the path of a number's claim."""
         return self.state("claims", sequence_name(number, "json"))
+
+    def refused(self, claim: Claim) -> str:
+        """Return the path of the note that a claim's file was not what was sent."""
+        return self.state("refused", sequence_name(claim.number, "json"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -704,8 +704,25 @@ def test_a_published_file_that_is_not_what_was_sent_is_told(tmp_path: Path) -> N
             path.write_bytes(path.read_bytes()[:-1])
             return done
 
+    def write(store: LocalStore) -> mirrorlib.Published:
+        return LandingZoneWriter(store).table(TABLE, keys=["id"]).write(ORDERS, batch_id="a")
+
     with pytest.raises(mirrorlib.ChangeFileError, match="not what was sent"):
-        LandingZoneWriter(Shortening(tmp_path)).table(TABLE, keys=["id"]).write(ORDERS)
+        write(Shortening(tmp_path))
+    store = LocalStore(tmp_path)
+    with pytest.raises(mirrorlib.ChangeFileError, match="Delete the file and publish"):
+        write(store)
+    publish(store, "b")
+    first = tmp_path / FOLDER / f"{1:020d}.parquet"
+    first.unlink()
+
+    assert write(store).files[0].repeated
+
+    assert 2 == len(visible(store))
+    assert ORDERS.to_pylist() == published(store)[0]
+    first.unlink()  # a reader moves it away
+    write(store)
+    assert not first.exists()
 
 
 @pytest.mark.parametrize(
