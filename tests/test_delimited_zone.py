@@ -207,6 +207,26 @@ def test_text_that_was_written_a_moment_ago_waits_until_it_has_settled(
     assert ("current", 3) == (report.state, report.position)
 
 
+@pytest.mark.thorough
+def test_a_table_that_starts_over_does_not_wait_for_text_that_was_just_written(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """It is like a file that has yet to be published; else a table to which files come often would never start over."""
+    table = text_table(zone)
+    publish(table, "id,v,n\n1,a,1\n")
+    assert "current" == run(spark, zone, target).state
+    mirrorlib.reset(spark, target, "orders")
+    moment = time.time() - 7200
+    os.utime(next(table.folder.glob("*1.csv")), (moment, moment))
+    publish(table, "id,v,n\n2,a,1\n")
+
+    report = run(spark, zone, target, settle=3600.0)
+
+    assert ("behind", 1) == (report.state, report.position), report.reason
+    assert "00000000000000000002.csv was written less than" in report.reason
+    assert ("current", 2) == ((report := run(spark, zone, target)).state, report.position)
+
+
 def test_text_of_a_clock_that_is_ahead_is_read_once_two_listings_agree(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

@@ -114,7 +114,9 @@ def open_next(
         coming = choose_files(opened, position, bars, options.settle)
         coming, every = _up_to(goal, coming, work.allow(coming.files), opened)
         files = every if anew else within(every, options.max_files, options.max_bytes)
-        if not coming.files or ((replaces or goal is not None) and coming.state != "current"):
+        # A young file is like one that has not been published yet; a rebuild lacks it.
+        bad = coming.state in STOPPED if goal is None else coming.state != "current"
+        if not coming.files or (bad and (replaces or goal is not None)):
             return coming
         known = work.approved
         if not files and known is not None and known.state in STOPPED:  # as the plan has said
