@@ -73,11 +73,24 @@ def test_a_column_whose_name_has_blanks_can_be_a_key(zone: ZoneWriter) -> None:
     ],
 )
 def test_the_same_columns_are_the_same_key(old: list[str], new: list[str], *, same: bool) -> None:
-    """Their order means nothing."""
+    """Their order means nothing, nor do those of a batch that was never applied."""
     policies = policies_of(parse_metadata(b'{"keyColumns": ["id"]}', "t"), None, Options())
     applied, asked = (replace(policies, keys=tuple(keys)) for keys in (old, new))
     work: Any = SimpleNamespace(source=SimpleNamespace(policies=asked), table="t")
-    entry: Any = SimpleNamespace(position={"": 1}, plan=SimpleNamespace(policies=applied))
+    done = SimpleNamespace(outcome="applied")
+    entry: Any = SimpleNamespace(
+        position={"": 1}, plan=SimpleNamespace(batch=1, policies=applied), done=done
+    )
     opened: Any = SimpleNamespace(metadata=None)
     with nullcontext() if same else pytest.raises(JournalError, match="the key columns changed"):
         check_policies(work, opened, entry)
+
+    other = replace(policies, keys=("other",))
+    void: Any = SimpleNamespace(
+        position={"": 1},
+        plan=SimpleNamespace(batch=2, policies=other),
+        done=SimpleNamespace(outcome="void"),
+    )
+    work.life, work.journal = None, SimpleNamespace(entry=lambda *_: entry)
+    with nullcontext() if same else pytest.raises(JournalError, match="the key columns changed"):
+        check_policies(work, opened, void)

@@ -123,6 +123,10 @@ def check_policies(work: Work, opened: OpenedFolder, entry: Entry | None) -> Non
     if entry is None or not entry.position:
         return
     applied, asked = entry.plan.policies, work.source.policies
+    if entry.done is not None and entry.done.outcome == "void":
+        last = next(applied_entries(work.journal, work.life, entry), None)
+        # What the life begins behind was applied without keys, or not at all.
+        applied = last.plan.policies if last else replace(applied, keys=())
     start_over = f"or start the table over: mirrorlib reset TARGET {work.table}"
     msg, found = "", None
     file: str | None = "_metadata.json"
