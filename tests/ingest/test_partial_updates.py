@@ -188,7 +188,7 @@ def test_a_list_that_names_no_column_of_the_table_stops_it(
         [{"id": 1, "a": "x", "set": json.dumps(["a"])}, {"id": 2, "a": "y", "set": "a, nosuch"}],
         [4, 4],
     )
-    options = {"partial_updates": "listed:set"}
+    options = {"partial_updates": "listed:set", "insert_policy": "upsert"}
     refused = mirrorlib.apply(spark, str(zone), target, **options).tables[0]
 
     assert ("failed", "SchemaError") == (refused.state, refused.error)
@@ -200,6 +200,9 @@ def test_a_list_that_names_no_column_of_the_table_stops_it(
     table.replace(1, [{"id": 1, "a": "x", "set": '["A", "set"]'}], [4])
     assert mirrorlib.apply(spark, str(zone), target, **options).ok
     assert [{"id": 1, "a": "x", "set": '["A", "set"]'}] == read_rows(spark, Path(target) / "t")
+    table.file([{"id": 1, "a": "whole", "set": "nosuch"}], [0])
+    assert mirrorlib.apply(spark, str(zone), target, **options).ok
+    assert [{"id": 1, "a": "whole", "set": "nosuch"}] == read_rows(spark, Path(target) / "t")
 
 
 @pytest.mark.thorough

@@ -27,8 +27,12 @@ from mirrorlib.landing.metadata.declared import list_column
 
 
 def with_sets(opened: OpenedFile, columns: Columns, rows: DataFrame) -> DataFrame:
-    """Add `SET` to the rows of a file, which have the table's columns and the markers as they were published."""
-    whole = f.col(MARKER) == INSERT
+    """Add `SET` to the rows of a file, which have the table's columns and the markers as they were published.
+
+    It is NULL where an update's list names what the table lacks, or cannot be read.
+    """
+    insert = whole = f.col(MARKER) == INSERT
+    wrong = f.lit(False)  # noqa: FBT003  # a column
     mode = opened.source.policies.partial
     listed = list_column(mode)
     if mode == "nulls":
@@ -38,13 +42,17 @@ def with_sets(opened: OpenedFile, columns: Columns, rows: DataFrame) -> DataFram
     else:
         found = find_column(columns, listed)
         names = _names_in(f.col(quote(found.name))) if found else f.lit(None).cast("array<string>")
-        whole = whole | names.isNull()
+        whole = insert | names.isNull()
+        if found:
+            known = f.array(*(f.lower(f.lit(column.name)) for column in columns))
+            odd = names.isNull() | (f.size(f.array_except(names, known)) > 0)
+            wrong = f.col(quote(found.name)).isNotNull() & odd
         flags = [
             f.lit(column is found) | f.array_contains(names, f.lower(f.lit(column.name)))
             for column in columns
         ]
     flags = [whole | f.coalesce(flag, f.lit(False)) for flag in flags]  # noqa: FBT003  # a column
-    return rows.withColumn(SET, f.array(*flags))
+    return rows.withColumn(SET, f.when(insert | ~wrong, f.array(*flags)))
 
 
 def _names_in(listed: SparkColumn) -> SparkColumn:
@@ -73,7 +81,7 @@ def check_list_column(source: Source, files: Sequence[Landed], columns: Columns)
 
 
 def check_lists(source: Source, files: Sequence[str], columns: Columns, rows: DataFrame) -> None:
-    """See that rows, with `MARKER` and `ORDER`, list columns only that the table has; *files* are named in order.
+    """See that rows, with `MARKER`, `ORDER` and `SET`, list columns of the table alone; *files* are named in order.
 
     Raises `SchemaError`: one lists another, or its list cannot be read.
     """
@@ -82,11 +90,7 @@ def check_lists(source: Source, files: Sequence[str], columns: Columns, rows: Da
         return
     msg, row, file = "the column that lists what is set is no text", None, files[0]
     if pa.types.is_string(found.type):
-        listed = f.col(quote(found.name))
-        known = f.array(*(f.lower(f.lit(column.name)) for column in columns))
-        names = _names_in(listed)
-        wrong = listed.isNotNull() & (names.isNull() | (f.size(f.array_except(names, known)) > 0))
-        updates = rows.where(f.col(MARKER).isin(UPDATE, UPSERT) & wrong)
+        updates = rows.where(f.col(MARKER).isin(UPDATE, UPSERT) & f.col(SET).isNull())
         order = updates.agg(f.min(ORDER)).collect()[0][0]
         if order is None:
             return
