@@ -104,6 +104,9 @@ def test_a_zone_that_begins_late_awaits_its_first_file() -> None:
 
     assert gap is not None
     assert "00000000000000000001.parquet" == gap.awaited
+    assert "start-at" not in str(gap)
+    assert str(next_run(folder(5), {}).gap).endswith("gone for good, begin with --start-at 5.")
+    assert "start-at" not in str(next_run(folder(1, 3), {}).gap)
 
 
 def test_the_awaited_name_has_the_extension_of_the_files_behind() -> None:

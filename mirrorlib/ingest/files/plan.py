@@ -22,12 +22,16 @@ Files: TypeAlias = "tuple[tuple[int, StoredFile], ...]"  # by their numbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A missing number: *behind* files wait for it, the oldest *since* then; *others* more folders lack one too."""
+    """A missing number: *behind* files wait for it, the oldest *since* then; *others* more folders lack one too.
+
+    Where nothing was applied, *start_at* is the number to begin with if those before it are gone.
+    """
 
     awaited: str
     since: datetime
     behind: int
     others: int = 0
+    start_at: int | None = None
 
     def __str__(self) -> str:
         files = "1 later file waits" if self.behind == 1 else f"{self.behind} later files wait"
@@ -35,6 +39,11 @@ class Gap:
             f"{self.awaited} is missing and {files} behind it since {self.since:%Y-%m-%d %H:%M:%S} UTC. "
             f"Publish {self.awaited}; the next run goes on from there."
             + (f" {self.others} other partition folders lack a file too." if self.others else "")
+            + (
+                f" If it is gone for good, begin with --start-at {self.start_at}."
+                if self.start_at
+                else ""
+            )
         )
 
 
@@ -70,7 +79,12 @@ def next_run(listing: FolderListing, position: Mapping[str, int]) -> Run:
                     behind=len(behind),
                 )
             )
-    return Run(files=tuple(files), gap=replace(gaps[0], others=len(gaps) - 1) if gaps else None)
+    if not gaps:
+        return Run(files=tuple(files), gap=None)
+    start_at = None
+    if not (position or files):
+        start_at = max(min(known) for known in listing.partitions.values() if known)
+    return Run(files=tuple(files), gap=replace(gaps[0], others=len(gaps) - 1, start_at=start_at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
