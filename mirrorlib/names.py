@@ -126,10 +126,14 @@ def partition_values(name: str) -> dict[str, str | None]:
     """Read what partition folders state, `Region=eu/Day=2026-01-28`, escaped as Spark does; `=eu` names no column."""
     pairs = (step.partition("=") for step in partition_of(name).split("/") if "=" in step)
     return {
-        percent_decode(column): None if value == NO_VALUE else percent_decode(value)
+        _decoded(column): None if value == NO_VALUE else _decoded(value)
         for column, _, value in pairs
         if column
     }
+
+
+def _decoded(escaped: str) -> str:
+    return percent_decode(escaped, errors="surrogateescape")
 
 
 def find_key(names: Iterable[str], key: str) -> str | None:

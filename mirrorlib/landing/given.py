@@ -30,6 +30,10 @@ def add_given(
     check_names(list(lacking), table=table, file=file)
     columns = list(schema.columns)
     for name, value in lacking.items():
+        if any("\ud800" <= character <= "\udfff" for character in value or ""):
+            msg, found = "the folder's value is no text", "bytes that are not UTF-8"
+            step = "Rename the folder."
+            raise SchemaError(msg, table=table, file=file, column=name, found=found, next_step=step)
         declared = STRING if dialect is None else dialect.data_type(name)
         kind = declared.mirror_type(ntz)
         try:

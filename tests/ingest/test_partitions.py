@@ -258,6 +258,23 @@ def test_one_file_a_batch_gives_the_same_table(
 
 
 @pytest.mark.thorough
+def test_a_folder_whose_name_is_not_utf_8_fails_alone(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """As a disk has it, and escaped; two such names must not come to one value."""
+    for number, folder in enumerate((EU, "Region=x", "Region=%FE"), start=1):
+        put(orders, folder, 1, number)
+    (orders.folder / "Region=x").rename(orders.folder / "Region=\udcff")
+
+    report = apply(spark, zone, target)
+
+    assert ("failed", "SchemaError") == (report.state, report.error), report.reason
+    assert "column Region: the folder's value is no text" in report.reason
+    assert_rows(spark, target, [{"id": 1, "v": "x", "Region": "eu"}])
+    assert "failed" == apply(spark, zone, target).state
+
+
+@pytest.mark.thorough
 def test_a_declared_type_is_the_folder_s_too(
     spark: SparkSession, zone: ZoneWriter, target: str, road: str
 ) -> None:

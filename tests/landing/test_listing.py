@@ -437,6 +437,7 @@ def test_partition_folders_that_are_links_are_named_and_not_followed(root: Path)
         ("a==/1.parquet", {"a": "="}),
         ("a%3Db=c/1.parquet", {"a=b": "c"}),
         ("=w/a=1/==/1.parquet", {"a": "1"}),
+        ("a=%FF%C3%BC/1.parquet", {"a": "\udcffü"}),
         ("a=__HIVE_DEFAULT_PARTITION__/1.parquet", {"a": None}),
     ],
 )
