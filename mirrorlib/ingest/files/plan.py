@@ -81,9 +81,9 @@ def next_run(listing: FolderListing, position: Mapping[str, int]) -> Run:
             )
     if not gaps:
         return Run(files=tuple(files), gap=None)
-    start_at = None
-    if not (position or files):
-        start_at = max(min(known) for known in listing.partitions.values() if known)
+    # Folders that begin with different numbers would lose files by one number for all.
+    firsts = {min(known) for known in listing.partitions.values() if known}
+    start_at = min(firsts) if len(firsts) == 1 and not (position or files) else None
     return Run(files=tuple(files), gap=replace(gaps[0], others=len(gaps) - 1, start_at=start_at))
 
 
