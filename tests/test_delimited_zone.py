@@ -227,6 +227,27 @@ def test_a_table_that_starts_over_does_not_wait_for_text_that_was_just_written(
     assert ("current", 2) == ((report := run(spark, zone, target)).state, report.position)
 
 
+@pytest.mark.thorough
+def test_text_that_was_just_written_hides_no_gap_from_a_table_that_starts_over(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """It would be replaced by what is before the gap."""
+    table = text_table(zone)
+    publish(table, "id,v,n\n1,a,1\n")
+    assert "current" == run(spark, zone, target).state
+    mirrorlib.reset(spark, target, "orders")
+    for number in (2, 3, 4):
+        publish(table, f"id,v,n\n{number},a,1\n")
+    moment = time.time() - 7200
+    for number in (1, 3):
+        os.utime(next(table.folder.glob(f"*{number}.csv")), (moment, moment))
+    next(table.folder.glob("*2.csv")).unlink()
+
+    report = run(spark, zone, target, settle=3600.0)
+
+    assert ("blocked", True) == (report.state, "2.csv is missing" in report.reason), report.reason
+
+
 def test_text_of_a_clock_that_is_ahead_is_read_once_two_listings_agree(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

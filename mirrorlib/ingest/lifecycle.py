@@ -36,7 +36,8 @@ from mirrorlib.names import TableName
 _DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."
 _PLAIN_KEPT = (
     f"{GONE} The Delta table is kept, whatever --on-gone says: a plain folder is also gone where all its files were "
-    "applied and removed, and its next file is appended. If the table has to start over: mirrorlib reset TARGET {table}"
+    "applied and removed, and a file of a new name is appended. If the table has to start over: mirrorlib reset "
+    "TARGET {table}"
 )
 _UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 

@@ -213,14 +213,14 @@ def choose_files(
     if barred:
         name, reason, error = (barred[0][part] for part in ("file", "reason", "error"))
         return replace(coming, state="failed", reason=reason, file=name, error=error)
+    if run.gap is not None:
+        return replace(coming, state="blocked", reason=str(run.gap), file=run.gap.awaited)
     if young:
         name = young[0].name
         reason = (
             f"{name} was written less than {settle:g} s ago, and may still be an upload under way."
         )
         return replace(coming, state="behind", reason=f"{reason} The next run takes it.", file=name)
-    if run.gap is not None:
-        return replace(coming, state="blocked", reason=str(run.gap), file=run.gap.awaited)
     return coming
 
 

@@ -32,7 +32,7 @@ def add_given(
     for name, value in lacking.items():
         if any("\ud800" <= character <= "\udfff" for character in value or ""):
             msg, found = "the folder's value is no text", "bytes that are not UTF-8"
-            step = "Rename the folder."
+            step = "Publish its files in a folder whose name is UTF-8; move none that was applied."
             raise SchemaError(msg, table=table, file=file, column=name, found=found, next_step=step)
         declared = STRING if dialect is None else dialect.data_type(name)
         kind = declared.mirror_type(ntz)

@@ -251,13 +251,13 @@ def _with_listing(
         return status if known else replace(status, reason=opened.waits_for)
     if run.gap is not None and not run.files:
         return _turned(status, "blocked", str(run.gap), run.gap.awaited)
-    if status.state == "gone":
+    if status.state == "gone" and not position:  # else it goes on, as a plain folder does
         return _turned(status, "behind", _BACK)
     if run.files:
         files = "1 change file is" if len(run.files) == 1 else f"{len(run.files)} change files are"
         reason = f"{files} not applied yet. Run: mirrorlib apply"
         return _turned(status, "behind", reason, run.files[0][1].name)
-    if status.state in {"behind", "blocked", "waiting"} and not unapplied:
+    if status.state in {"behind", "blocked", "waiting", "gone"} and not unapplied:
         status = _turned(status, "current")
     if status.state == "current":
         reason = EMPTIED if opened.emptied else ""

@@ -90,13 +90,14 @@ def test_a_folder_whose_files_were_all_removed_goes_on_when_one_comes(
 
     (told,) = (one for one in gone.tables if one.table == "plain")
     assert "gone" == told.state
-    assert "its next file is appended" in told.reason
+    assert "a file of a new name is appended" in told.reason
     shown = {one.table: one.state for one in mirrorlib.status(target).tables}
     assert {"other": "current", "plain": "gone"} == shown
     put(zone, "a.csv", "id\n1\n", 1)
     put(zone, "b.csv", "id\n2\n", 2)
     back = next(one for one in mirrorlib.status(target).tables if one.table == "plain")
     assert ("behind", 1) == (back.state, back.unapplied)
+    assert "new life" not in back.reason
     assert "current" == apply(spark, zone, target).state
     assert ["1", "2"] == ids(spark, target)
     shutil.rmtree(zone.root / "plain")

@@ -105,7 +105,9 @@ def test_a_zone_that_begins_late_awaits_its_first_file() -> None:
     assert gap is not None
     assert "00000000000000000001.parquet" == gap.awaited
     assert "start-at" not in str(gap)
-    assert str(next_run(folder(5), {}).gap).endswith("gone for good, begin with --start-at 5.")
+    assert str(next_run(folder(5), {}).gap).endswith(
+        "gone for good, begin with --start-at 5, for this table alone."
+    )
     assert "start-at" not in str(next_run(folder(1, 3), {}).gap)
 
 

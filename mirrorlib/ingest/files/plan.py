@@ -40,7 +40,7 @@ class Gap:
             f"Publish {self.awaited}; the next run goes on from there."
             + (f" {self.others} other partition folders lack a file too." if self.others else "")
             + (
-                f" If it is gone for good, begin with --start-at {self.start_at}."
+                f" If it is gone for good, begin with --start-at {self.start_at}, for this table alone."
                 if self.start_at
                 else ""
             )
@@ -81,9 +81,9 @@ def next_run(listing: FolderListing, position: Mapping[str, int]) -> Run:
             )
     if not gaps:
         return Run(files=tuple(files), gap=None)
-    # Folders that begin with different numbers would lose files by one number for all.
-    firsts = {min(known) for known in listing.partitions.values() if known}
-    start_at = min(firsts) if len(firsts) == 1 and not (position or files) else None
+    firsts = [min(known) for known in listing.partitions.values() if known]
+    # Each folder begins with its own first file, where that is below.
+    start_at = None if position or files else max(firsts)
     return Run(files=tuple(files), gap=replace(gaps[0], others=len(gaps) - 1, start_at=start_at))
 
 
