@@ -207,17 +207,29 @@ def test_text_that_was_written_a_moment_ago_waits_until_it_has_settled(
     assert ("current", 3) == (report.state, report.position)
 
 
+def reset_table(spark: SparkSession, zone: ZoneWriter, target: str) -> TableWriter:
+    """Make a table of one file that was applied, and reset it."""
+    table = text_table(zone)
+    publish(table, "id,v,n\n1,a,1\n")
+    assert "current" == run(spark, zone, target).state
+    mirrorlib.reset(spark, target, "orders")
+    return table
+
+
+def age(table: TableWriter, *numbers: int) -> None:
+    """Let files have been written two hours ago."""
+    moment = time.time() - 7200
+    for number in numbers:
+        os.utime(next(table.folder.glob(f"*{number}.csv")), (moment, moment))
+
+
 @pytest.mark.thorough
 def test_a_table_that_starts_over_does_not_wait_for_text_that_was_just_written(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
     """It is like a file that has yet to be published; else a table to which files come often would never start over."""
-    table = text_table(zone)
-    publish(table, "id,v,n\n1,a,1\n")
-    assert "current" == run(spark, zone, target).state
-    mirrorlib.reset(spark, target, "orders")
-    moment = time.time() - 7200
-    os.utime(next(table.folder.glob("*1.csv")), (moment, moment))
+    table = reset_table(spark, zone, target)
+    age(table, 1)
     publish(table, "id,v,n\n2,a,1\n")
 
     report = run(spark, zone, target, settle=3600.0)
@@ -232,15 +244,10 @@ def test_text_that_was_just_written_hides_no_gap_from_a_table_that_starts_over(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
     """It would be replaced by what is before the gap."""
-    table = text_table(zone)
-    publish(table, "id,v,n\n1,a,1\n")
-    assert "current" == run(spark, zone, target).state
-    mirrorlib.reset(spark, target, "orders")
+    table = reset_table(spark, zone, target)
     for number in (2, 3, 4):
         publish(table, f"id,v,n\n{number},a,1\n")
-    moment = time.time() - 7200
-    for number in (1, 3):
-        os.utime(next(table.folder.glob(f"*{number}.csv")), (moment, moment))
+    age(table, 1, 3)
     next(table.folder.glob("*2.csv")).unlink()
 
     report = run(spark, zone, target, settle=3600.0)

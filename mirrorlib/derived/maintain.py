@@ -43,7 +43,7 @@ from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.declared_keys import read_keyed
 from mirrorlib.feed.owners import keeps_columns
-from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.identifiers import find_name, fold_name, quote
 from mirrorlib.journal.plan_log import read_object
 from mirrorlib.keys.read import keys_of, require_keys
 from mirrorlib.keys.tags import tag_columns, untag
@@ -187,16 +187,18 @@ def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     make_table(session, ref, fields, {**feed_properties(FEED_DAYS), **told}, table)
     found = check_made(find_target(session, ref), table)
     _check_resolution(view, arrival, found.properties)
-    there = {field.name: field.dataType.simpleString() for field in found.schema.fields}
-    wants = {fold_name(field.name): field.dataType.simpleString() for field in fields}
-    odd = next((name for name, kind in there.items() if wants.get(fold_name(name)) != kind), None)
+    there, wants = (
+        {fold_name(field.name): field.dataType.simpleString() for field in some}
+        for some in (found.schema.fields, fields)
+    )
+    odd = next((name for name, kind in there.items() if wants.get(name) != kind), None)
     if odd is not None:
-        both = f"{there[odd]} in the table, {wants.get(fold_name(odd), 'nothing')} in the changelog"
+        both = f"{there[odd]} in the table, {wants.get(odd, 'nothing')} in the changelog"
         msg = "the table's columns are not those of the changelog"
         step = "Add or cast the column, or choose another table."
-        raise SchemaError(msg, table=table, column=odd, found=both, next_step=step)
-    known = set(map(fold_name, there))
-    if new := [field for field in fields if fold_name(field.name) not in known]:
+        column = find_name(found.schema.names, odd)
+        raise SchemaError(msg, table=table, column=column, found=both, next_step=step)
+    if new := [field for field in fields if fold_name(field.name) not in there]:
         add_columns(session, ref, new, found)
     return found.id
 

@@ -566,5 +566,10 @@ def test_columns_that_are_much_alike_are_told_apart(spark: SparkSession) -> None
         told(lambda d, _, n=n: d.select(f.col(f"s.`phone#{n}`").alias("p")), phones) for n in (1, 2)
     )
     assert first != second
+    lists = ", s array<struct<`phone#1`: string, `phone#2`: string>>"
+    first, second = (
+        told(lambda d, _, n=n: d.select(f.col(f"s.`phone#{n}`").alias("p")), lists) for n in (1, 2)
+    )
+    assert first != second
     first, second = (told(lambda d, _: d.select("`a `"), ", `a ` int") for _ in (1, 2))
     assert first == second

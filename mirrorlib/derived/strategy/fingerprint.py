@@ -29,6 +29,8 @@ _SETTINGS = (
 )
 _NUMBER = re.compile(r"#\d+")
 _NAMED = re.compile(r"mirrorlib_keyed_\w+|\b[xyz]_\d+(?=#)")
+# Access to nested fields, whose names may look like a column's number in the text.
+_FIELDS = frozenset({"GetStructField", "GetArrayStructFields"})
 _ALIAS = "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias"
 # What a client sends as it was written, for the server to read.
 _WRITTEN = {"SQL": "query", "ExpressionString": "expression"}
@@ -86,11 +88,12 @@ def _literals(result: DataFrame, markers: Container[str]) -> list[str]:
 
 
 def _listed(part: object, markers: Container[str]) -> Iterator[str]:
-    """Give the literals in JSON, in which a tree is the list of its nodes, each before those below it."""
+    """Give literals and nested fields in JSON, in which a tree is the list of its nodes, each before those below it."""
     if isinstance(part, dict):
-        if "GetStructField" in str(part.get("class")):  # its name may look like a column's number
+        expression = str(part.get("class")).rpartition(".")[2]
+        if expression in _FIELDS:
             yield json.dumps(part.get("ordinal"))
-        if part.get("class") == "org.apache.spark.sql.catalyst.expressions.Literal":
+        if expression == "Literal":
             kind = part.get("dataType")
             # Of bytes JSON tells where Java keeps them, another place each time; the plan's text has them.
             yield json.dumps([kind, None if kind == "binary" else part.get("value")])

@@ -124,26 +124,23 @@ class IncrementalListing:
         """Keep what a full listing has shown, if the next looks may be short."""
         self._full = self._proven = True
         self._listed = None
-        # Short looks cost less than a listing only where that is long.
-        longest = max((len(files) for files in listing.partitions.values()), default=0)
-        long = self._options.listing == "incremental" or longest + len(listing.foreign) > PAGE
         if metadata.partitioned:  # a look into each partition folder costs what listing them does
             return
-        if not (self._wanted and long and listing.count):  # that it is empty, only this one tells
+        # Short looks cost less than a listing only where that is long.
+        files = listing.partitions.get(WHOLE_FOLDER, {})
+        long = self._options.listing == "incremental" or len(files) + len(listing.foreign) > PAGE
+        if not (self._wanted and long and files):  # that it is empty, only this one tells
             return
         _, entry = self._history.newest()
         position = entry.position if entry else {}
         if listing.by_time:
-            files = [file for one in listing.partitions.values() for file in one.values()]
-            sees_all = self._history.in_order(files)
+            sees_all, newest = self._history.in_order(files.values()), None
         else:
-            partitions = listing.partitions.items()
-            begun = {name: min(files, default=1) - 1 for name, files in partitions}
-            sees_all = next_run(listing, {**begun, **position}).gap is None
+            begun = {WHOLE_FOLDER: min(files) - 1, **position}
+            sees_all = next_run(listing, begun).gap is None
+            newest = files.get(position.get(WHOLE_FOLDER, 0))
         if not sees_all:  # a short look would not
             return
-        numbered = {} if listing.by_time else listing.partitions.get(WHOLE_FOLDER, {})
-        newest = numbered.get(position.get(WHOLE_FOLDER, 0))
         self._listed = Listed(
             zone=self._history.zone,
             at=listed_at,

@@ -36,8 +36,7 @@ def review_metadata(
     try:
         metadata = as_published(parse_metadata(data, table), names)
     except MetadataError as exc:
-        what = exc.reason if exc.found is None else f"{exc.reason} (found {exc.found})"
-        found.add("metadata-unreadable", what, file=METADATA_NAME)
+        found.add("metadata-unreadable", _refusal(exc), file=METADATA_NAME)
         return UNSTATED
     for repair in (*metadata.repairs, *metadata.assumed):
         found.add("metadata-repaired", repair, file=METADATA_NAME)
@@ -75,7 +74,10 @@ def review_dialect(metadata: TableMetadata, table: str, found: Findings) -> Dial
     try:
         return dialect_of(metadata, table=table)
     except MetadataError as exc:
-        what = exc.reason if exc.found is None else f"{exc.reason} (found {exc.found})"
-        step = exc.next_step
-        found.add("metadata-unreadable", what, file=METADATA_NAME, column=exc.column, fix=step)
+        what, column, step = _refusal(exc), exc.column, exc.next_step
+        found.add("metadata-unreadable", what, file=METADATA_NAME, column=column, fix=step)
         return None
+
+
+def _refusal(exc: MetadataError) -> str:
+    return exc.reason if exc.found is None else f"{exc.reason} (found {exc.found})"

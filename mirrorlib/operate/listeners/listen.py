@@ -58,9 +58,8 @@ def listen(
 
 def _open(to: str | os.PathLike[str]) -> Listener:
     msg, step = f"events cannot be passed on to {to}", "Give a file, in a folder that is there."
-    if Path(
-        to
-    ).is_fifo():  # its reader would end with the first event, and the next one wait for ever
+    # Its reader would end with the first event, and the next one wait for ever.
+    if Path(to).is_fifo():
         raise ParameterError(msg, found="a named pipe", next_step=step)
     try:
         if to in {"openlineage", "otel"}:
