@@ -32,7 +32,6 @@ _ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_B85 = str.maketrans(_Z85, _B85)
-_MAPPED_READER = 2  # the version that means column mapping; features have names from 3 on
 _UUID_LENGTH = 20  # characters of a UUID in Z85
 
 
@@ -88,8 +87,8 @@ class FeedCommit:
     # These files, where each of their rows is a change, and its file's time that of the commit; None where it takes
     # more to tell the changes.
     change_files: tuple[ChangeFile, ...] | None
-    # What it demands of a table's readers to know; None when it leaves that.
-    features: frozenset[str] | None
+    # What it demands of a table's readers and writers, as it says; None when it leaves that.
+    protocol: Action | None
     # It begins a VACUUM, which keeps what was in use within that time; None when it does not.
     vacuums: timedelta | None
 
@@ -131,7 +130,7 @@ def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
         removes=bool(removes),
         files=() if rewrites else _files(images or data),
         change_files=_change_files(version, adds, removes, images, info),
-        features=None if protocol is None else read_features(protocol),
+        protocol=protocol,
         # Nothing is known to be kept where it does not say for how long.
         vacuums=timedelta(milliseconds=int(kept)) if operation == "VACUUM START" else None,
     )
@@ -154,13 +153,6 @@ def read_moves(actions: Iterable[Action]) -> tuple[list[Held], list[Held]]:
         for kind in moves.keys() & action.keys():
             moves[kind].append(_files([action[kind]]))
     return moves["remove"], moves["add"]
-
-
-def read_features(action: Action) -> frozenset[str]:
-    """Name what a protocol demands of readers to know."""
-    if action["minReaderVersion"] == _MAPPED_READER:
-        return frozenset({"columnMapping"})
-    return frozenset(action.get("readerFeatures") or ())
 
 
 def _change_files(

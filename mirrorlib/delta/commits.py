@@ -24,7 +24,6 @@ from mirrorlib.delta.actions import (
     Held,
     Metadata,
     read_commit,
-    read_features,
     read_metadata,
     read_moves,
 )
@@ -52,9 +51,14 @@ class Commits:
         self._hashes: dict[int, str] = {}
         self._horizons: dict[int, datetime] = {}  # without a gap up to the newest version
 
+    @property
+    def exist(self) -> bool:
+        """Say whether the log holds a version, so that there is a Delta table."""
+        return bool(self._files.versions)
+
     def check(self) -> None:
-        """Raise `FeedError` where the log holds no version, so that there is no Delta table."""
-        if not self._files.versions:
+        """Raise `FeedError` where there is no Delta table."""
+        if not self.exist:
             msg = "there is no Delta table"
             raise FeedError(msg, table=self.shown, next_step="Check the path.")
 
@@ -211,15 +215,15 @@ class Commits:
         return found
 
     @cached_property
-    def features(self) -> frozenset[str] | None:
-        """Name what the newest version demands of readers to know; None where the log does not tell any more."""
+    def protocol(self) -> Mapping[str, Any]:
+        """Return what the newest version demands of readers and writers; nothing where the log does not tell."""
         for version in range(self.newest, -1, -1):
-            found = self.glance(version).features if self.has(version) else None
+            found = self.glance(version).protocol if self.has(version) else None
             if found is None and version in self._files.checkpoints:
-                found = read_features(self._of_checkpoint(version, "protocol"))
+                found = self._of_checkpoint(version, "protocol")
             if found is not None:
                 return found
-        return None
+        return {}
 
     def vacuumed_until(self, version: int) -> datetime:
         """Say up to when files were written that a VACUUM of a version, or of one after it, may have taken."""

@@ -218,4 +218,9 @@ def read_checksum(store: Store, version: int) -> Mapping[str, Any]:
 
     Source: Delta PROTOCOL.md, "Version Checksum File".
     """
-    return read_object(store.read(commit_path(version).removesuffix("json") + "crc"))
+    return read_object(store.read(checksum_path(version)))
+
+
+def checksum_path(version: int) -> str:
+    """Return where a version's checksum is, relative to the table."""
+    return commit_path(version).removesuffix("json") + "crc"

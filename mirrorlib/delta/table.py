@@ -48,16 +48,20 @@ class TableRef:
 class Found(Described):
     """What a Delta table is at this moment.
 
-    `columns` are those of its `schema` that a mirror can have. `features` are the names that its protocol lists.
+    `features` are the names that its protocol lists.
     """
 
     id: str
     bytes: int
     schema: StructType
-    columns: Columns
     properties: Mapping[str, str]
     location: str
-    features: frozenset[str] = frozenset()
+    features: frozenset[str]
+
+    @property
+    def columns(self) -> Columns:
+        """Return those of its `schema` that a mirror can have."""
+        return to_columns((one.name, one.dataType.simpleString()) for one in self.schema.fields)
 
     @property
     def readers(self) -> Readers | None:
@@ -80,46 +84,49 @@ def refer(target: Target, name: TableName) -> TableRef:
 
 
 def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
-    """Look at the Delta table; None when there is none, `LandingZoneError` where something else has its place."""
-    if not _exists(spark, ref):
+    """Look at the Delta table as one version of it is; None when there is none.
+
+    A log within reach tells that in milliseconds, without Spark.
+
+    Raises `LandingZoneError`: something else has a catalog's table's place; `FeedError`: its log is damaged.
+    """
+    from pyspark.sql.types import StructType
+
+    if ref.path is None:
+        return _find_in_catalog(spark, ref)
+    commits = Commits(open_store(ref.path), str(ref.name))
+    if not commits.exist:  # a runner that was killed while it made the table leaves drafts in a log
+        return None
+    metadata, protocol = commits.metadata, commits.protocol
+    size = FileLog(commits.store).table_bytes(commits.newest)
+    return Found(
+        id=metadata.id,
+        bytes=_describe(spark, ref)["sizeInBytes"] or 0 if size is None else size,
+        schema=StructType.fromJson(dict(metadata.schema)),
+        properties=metadata.properties,
+        location=ref.path,
+        features=frozenset(
+            name
+            for kind in ("readerFeatures", "writerFeatures")
+            for name in protocol.get(kind) or ()
+        ),
+    )
+
+
+def _find_in_catalog(spark: SparkSession, ref: TableRef) -> Found | None:
+    if not spark.catalog.tableExists(ref.sql):
         return None
     detail = _describe(spark, ref)
     if detail["format"] != "delta":
         msg, step = "the target is not a Delta table", "Choose another target."
         raise LandingZoneError(msg, table=str(ref.name), found=detail["format"], next_step=step)
-    schema = read_table(spark, ref).schema
     return Found(
         id=detail["id"],
         bytes=detail["sizeInBytes"] or 0,
-        schema=schema,
-        columns=to_columns((one.name, one.dataType.simpleString()) for one in schema.fields),
+        schema=read_table(spark, ref).schema,
         properties=dict(detail["properties"]),
         location=detail["location"],
         features=frozenset(detail["tableFeatures"] or ()),
-    )
-
-
-def find_target(spark: SparkSession, ref: TableRef) -> Found | None:
-    """Look at a table that others may write meanwhile; otherwise as `find_table` does."""
-    from pyspark.sql.types import StructType
-
-    if ref.path is None:
-        return find_table(spark, ref)
-    store = open_store(ref.path)
-    log = FileLog(store)
-    version = log.newest()
-    if version is None:
-        return None
-    metadata = Commits(store, str(ref.name)).metadata_at(version)
-    schema = StructType.fromJson(dict(metadata.schema))
-    size = log.table_bytes(version)
-    return Found(
-        id=metadata.id,
-        schema=schema,
-        bytes=_describe(spark, ref)["sizeInBytes"] or 0 if size is None else size,
-        columns=to_columns((field.name, field.dataType.simpleString()) for field in schema.fields),
-        properties=metadata.properties,
-        location=ref.path,
     )
 
 
@@ -129,13 +136,6 @@ def check_made(found: Found | None, table: str) -> Found:
         msg = "the table is gone as soon as it was made"
         raise ForeignWriteError(msg, table=table, next_step="Run again.")
     return found
-
-
-def _exists(spark: SparkSession, ref: TableRef) -> bool:
-    if ref.path is None:
-        return spark.catalog.tableExists(ref.sql)
-    # A runner that was killed while it made the table leaves a log with drafts in it and no commit.
-    return FileLog(open_store(ref.path)).newest() is not None
 
 
 def _describe(spark: SparkSession, ref: TableRef) -> Row:
@@ -149,7 +149,7 @@ def open_log(spark: SparkSession, ref: TableRef, location: str | None = None) ->
     """
     if ref.path is not None:
         return FileLog(open_store(ref.path))
-    if location is None and _exists(spark, ref):
+    if location is None and spark.catalog.tableExists(ref.sql):
         location = str(_describe(spark, ref)["location"])
     if location is not None:
         with contextlib.suppress(LandingZoneError, StoreError):

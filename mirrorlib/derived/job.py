@@ -24,7 +24,7 @@ from mirrorlib.delta.columns import is_same
 from mirrorlib.delta.ddl import allow_columns, make_table
 from mirrorlib.delta.key_property import keys_property
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
-from mirrorlib.delta.table import Found, check_made, find_target, open_log
+from mirrorlib.delta.table import Found, check_made, find_table, open_log
 from mirrorlib.derived.place import TablePlace
 from mirrorlib.derived.sources import Round, SourceTable
 from mirrorlib.errors import ForeignWriteError, SchemaError
@@ -84,7 +84,7 @@ class DerivedTarget:
 def open_target(job: DeriveJob) -> DerivedTarget:
     """Open the table as it is now."""
     session, ref = job.session, job.place.ref
-    if (found := find_target(session, ref)) is None:
+    if (found := find_table(session, ref)) is None:
         return DerivedTarget(last=LastCommit(log=open_log(session, ref), newest=-1))
     owner = found.properties.get(OWNER)
     if owner != job.name:

@@ -37,7 +37,7 @@ from mirrorlib.delta.key_property import (
 from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
-from mirrorlib.delta.table import check_made, find_target, named_rows, open_log
+from mirrorlib.delta.table import check_made, find_table, named_rows, open_log
 from mirrorlib.delta.trouble import as_mirror_error, is_sparks
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
@@ -185,7 +185,7 @@ def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     resolution = json.dumps({"format": 1, "arrival": arrival}, ensure_ascii=False)
     told = {**keys_property(view.keys), VIEW_PROPERTY: resolution}
     make_table(session, ref, fields, {**feed_properties(FEED_DAYS), **told}, table)
-    found = check_made(find_target(session, ref), table)
+    found = check_made(find_table(session, ref), table)
     _check_resolution(view, arrival, found.properties)
     there, wants = (
         {fold_name(field.name): field.dataType.simpleString() for field in some}

@@ -70,8 +70,9 @@ def change_files(table: FeedTable, window: Window) -> tuple[ChangeFile, ...] | N
     plain = len(names) == len(files) <= _MANY and all(map(PLAIN_NAME.fullmatch, names))
     if not plain or PATTERN.search(table.location):
         return None
-    features = table.commits.features
-    return files if features is not None and features <= _PLAIN_READER_FEATURES else None
+    protocol = table.commits.protocol
+    known = _PLAIN_READER_FEATURES.issuperset(protocol.get("readerFeatures") or ())
+    return files if protocol and known else None
 
 
 def _is_plain(window: Window) -> bool:

@@ -14,33 +14,31 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from mirrorlib.commit.protocol import OvertakenError
-from mirrorlib.commit.stage import Stage
 from mirrorlib.delta.columns import Columns
-from mirrorlib.delta.log import FileLog, commit_path
+from mirrorlib.delta.log import FileLog, checksum_path, commit_path, read_checksum
 from mirrorlib.delta.properties import LIFE_PROPERTY
-from mirrorlib.delta.sessions import carries_marks
-from mirrorlib.delta.table import Found, find_table, read_table
+from mirrorlib.delta.sessions import carries_marks, file_reader
+from mirrorlib.delta.table import Found, find_table
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.spark_reader import read_frame
 from mirrorlib.ingest.batch.stage import is_plain
-from mirrorlib.ingest.rows.marks import MARKER_NAMES
+from mirrorlib.ingest.rows.marks import MARKER_NAMES, Ends
 from mirrorlib.ingest.rows.read import Landed, can_spark_read
-from mirrorlib.ingest.work import Attempt, Work
+from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.disk import keeps_out
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import INSERT
-from mirrorlib.landing.parquet import iter_batches
 from mirrorlib.store import Store, copy_file, open_store
 from mirrorlib.version import VERSION
 
@@ -49,6 +47,8 @@ _ASKS_NOTHING = frozenset({
     "appendOnly", "changeDataFeed", "clustering", "deletionVectors", "domainMetadata", "invariants",
     "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck",
 })  # fmt: skip
+# Of what a checksum tells, what only has to be right, or is added up. Source: "Version Checksum File".
+_CHECKSUM = {"tableSizeBytes", "numFiles", "numMetadata", "numProtocol", "metadata", "protocol"}
 _LONGEST = 36  # bytes of a text in a log, as of a UUID
 _WORTH_IT = 8 << 20  # bytes a file: many small ones are better written together
 
@@ -76,9 +76,9 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
             for landed, copy in pairs:
                 if not copy_file(work.source.zone, landed.file.path, table, copy):
                     return False
-            _decode(attempt, prepared)
+            _decode(work.spark, prepared)
             prepared.check_files()
-            adds = [_added(table, landed, copy, prepared.keys) for landed, copy in pairs]
+            adds = [_added(landed, copy) for landed, copy in pairs]
         with attempt.step("commit", counted=True):
             counts = True  # as far as anybody knows, until the store has answered
             counts = _commit(attempt, table, version, adds)
@@ -102,7 +102,7 @@ def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
         return None
     version, ended = find_outcome(attempt)
     found = find_table(work.spark, work.ref)
-    if ended is not None or found is None or not _takes_files(work, found):
+    if ended is not None or found is None or not _takes_files(found):
         return None
     if found.properties.get(LIFE_PROPERTY) != work.life.uuid:
         return None  # fenced off, which Delta sees and this way does not
@@ -110,10 +110,11 @@ def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
     return version if plan.before or not found.bytes else None
 
 
-def _decode(attempt: Attempt, prepared: Prepared) -> None:
+def _decode(spark: SparkSession, prepared: Prepared) -> None:
     """Let Spark decode all values: what a page does not give is found before the file counts."""
-    stage = Stage(spark=attempt.work.spark, state=attempt.work.state)
-    rows = read_frame(stage, prepared, ordered=False)
+    ddl = ", ".join(column.ddl for column in prepared.growth.columns)
+    paths = (one.source.zone.uri(one.file.path) for one in prepared.landed)
+    rows = file_reader(spark, ddl).parquet(*paths)
     rows.agg(*(f.count(quote(name)) for name in rows.columns)).collect()
 
 
@@ -152,29 +153,26 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
-def _takes_files(work: Work, found: Found) -> bool:
+def _takes_files(found: Found) -> bool:
     """Say whether a table takes files as they are: nothing in it asks more of a commit than to add them."""
     if not found.features or not found.features <= _ASKS_NOTHING:
         return False
     if any(name.startswith("delta.constraints.") for name in found.properties):
         return False
-    return all(
-        one.nullable and not one.metadata for one in read_table(work.spark, work.ref).schema.fields
-    )
+    return all(one.nullable and not one.metadata for one in found.schema.fields)
 
 
-def _added(table: Store, landed: Landed, copy: str, keys: Sequence[str]) -> dict[str, Any]:
+def _added(landed: Landed, copy: str) -> dict[str, Any]:
     """Return the action that adds a copy; its name is of letters, digits, "-" and "." alone."""
-    flat = (one.name for one in landed.schema.columns if not pa.types.is_nested(one.stored))
-    with table.open_file(copy) as handle:
-        statistics = read_statistics(handle, [name for name in flat if name in keys])
     return {
         "path": copy,
         "partitionValues": {},
         "size": landed.file.size,
         "modificationTime": int(time.time() * 1000),
         "dataChange": True,
-        "stats": json.dumps({"numRecords": landed.schema.rows, **statistics}, default=str),
+        "stats": json.dumps(
+            {"numRecords": landed.schema.rows, **tell_ends(landed.key_ends)}, default=str
+        ),
     }
 
 
@@ -208,29 +206,31 @@ def _commit(attempt: Attempt, table: Store, after: int, adds: Sequence[dict[str,
     text = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
     path, data = commit_path(after + 1), text.encode()
     # A store that repeats a call whose answer was lost meets its own file.
-    return table.put_new(path, data) or table.read(path) == data
+    if not (table.put_new(path, data) or table.read(path) == data):
+        return False
+    said = read_checksum(table, after)
+    if (
+        said.keys() >= _CHECKSUM
+    ):  # without one, Delta writes no more of them, and a look at the table takes a job
+        summed = {
+            "txnId": info["txnId"],
+            "tableSizeBytes": said["tableSizeBytes"] + plan.bytes,
+            "numFiles": said["numFiles"] + len(adds),
+        }
+        checksum = {name: said[name] for name in _CHECKSUM} | summed
+        table.put_new(checksum_path(after + 1), json.dumps(checksum).encode())
+    return True
 
 
-def read_statistics(source: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
-    """Read the ends of some columns of a Parquet file, of those types whose ends Delta and Arrow tell alike.
-
-    They are those of the rows: Arrow ends the process that asks it for damaged ones of a footer, and a footer may lie.
-    """
-    found: dict[str, list[pa.Scalar]] = {name: [] for name in names}
-    nulls = dict.fromkeys(names, 0)
-    for rows in iter_batches(source, names) if names else ():
-        for name in names:
-            values = rows.column(name)
-            if isinstance(values, pa.DictionaryArray):
-                values = values.dictionary_decode()
-            nulls[name] += values.null_count
-            found[name] += pc.min_max(values).values()
+def tell_ends(found: Mapping[str, Ends]) -> dict[str, Any]:
+    """Tell the ends of key columns as a log does, where Delta and Arrow tell them alike."""
     lows, highs = dict[str, Any](), dict[str, Any]()
     for name, ends in found.items():
         with contextlib.suppress(OverflowError, UnicodeDecodeError):  # Python has no such value
-            least, most = pc.min_max(pa.array(ends)).as_py().values()
+            least, most = pc.min_max(pa.array(ends.values)).as_py().values()
             if _is_exact(least) and _is_exact(most):
                 lows[name], highs[name] = least, most
+    nulls = {name: ends.nulls for name, ends in found.items()}
     return {"minValues": lows, "maxValues": highs, "nullCount": nulls}
 
 

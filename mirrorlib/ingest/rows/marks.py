@@ -9,6 +9,7 @@ NULLs are counted in keys, where a publisher hardly meant any. Nothing is enforc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
@@ -37,6 +38,12 @@ _Error = TypeVar("_Error", bound=MirrorError)
 MARKER_NAMES = {marker: f"{name}s" for marker, name in columns.MARKER_NAMES.items()}
 # Columns of rows that are to be folded: the change, and a long that grows in (file, row) order.
 MARKER, ORDER = "_mirror_marker", "_mirror_order"
+_TOLD_ALIKE = (
+    pa.types.is_integer,
+    pa.types.is_date32,
+    pa.types.is_string,
+    pa.types.is_large_string,
+)
 ROWS_PER_FILE = 1 << 40  # what `ORDER` grows by: more rows than a Parquet file of any publisher has
 
 
@@ -135,6 +142,25 @@ def typed_keys(opened: OpenedFile) -> tuple[list[str], int]:
 def count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:
     """Count NULLs in the rows: the footer would know, but Arrow ends the process over damaged statistics."""
     return sum(int(rows.column(name).null_count) for name in names)
+
+
+@dataclass(slots=True)
+class Ends:
+    """What a log tells of a column of a data file: how many NULLs it has, and values among which both ends are.
+
+    They are those of the rows: Arrow ends the process that asks it for damaged ones of a footer, and a footer may lie.
+    """
+
+    nulls: int = 0
+    values: list[pa.Scalar] = field(default_factory=list)
+
+    def see(self, values: pa.Array) -> None:
+        """Take in a piece; of values that a log tells otherwise than Arrow, none is kept."""
+        if isinstance(values, pa.DictionaryArray):
+            values = values.dictionary_decode()
+        self.nulls += values.null_count
+        if any(tells(values.type) for tells in _TOLD_ALIKE):
+            self.values += pc.min_max(values).values()
 
 
 def key_span(rows: pa.RecordBatch, names: list[str]) -> Span | None:

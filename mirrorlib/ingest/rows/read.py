@@ -9,8 +9,8 @@ before anything is planned; whole columns pass through memory only for batches t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, cast
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import OpenedFile, damaged, iter_pieces, open_file
 from mirrorlib.ingest.rows.marks import (
     MARKER_NAMES,
+    Ends,
     Span,
     count_marks,
     count_nulls,
@@ -51,7 +52,9 @@ class Landed(OpenedFile):
 
     counts: dict[int, int]  # rows by marker
     null_keys: int  # NULLs in its key columns, all together
-    key_span: Span | None = None  # the first and the last key of a large batch's file
+    # Of a large batch's file: the first and the last key, where keys grow, and the ends of each key column.
+    key_span: Span | None = None
+    key_ends: Mapping[str, Ends] = field(default_factory=dict)
     fingerprint: str  # tells its content from any other
 
 
@@ -90,10 +93,12 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         counts = count_marks(opened, read_marks(opened, rows, handle))
         keys, untyped = typed_keys(opened)
         pieces = [rows] if rows is not None else iter_batches(handle, keys)
-        nulls, spans = 0, []
+        nulls, spans, ends = 0, [], {name: Ends() for name in keys}
         for piece in pieces:
             nulls += count_nulls(piece, keys)
             spans.append(key_span(piece, keys) if rows is None else None)
+            for name in keys if rows is None else ():
+                ends[name].see(piece.column(name))
         fingerprint = end_of(handle, file.size)
     except (pa.ArrowException, OSError) as exc:
         raise damaged(opened, exc) from exc
@@ -104,6 +109,7 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         counts=counts,
         null_keys=nulls + untyped * schema.rows,
         key_span=None if untyped else join_spans(spans),
+        key_ends=ends,
         rows=rows,
         fingerprint=fingerprint,
     )

@@ -24,7 +24,7 @@ from mirrorlib.delivery.sinks.zone.batch import read_batch
 from mirrorlib.delta.columns import to_columns, write_type
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import file_reader
-from mirrorlib.delta.table import find_target, open_log, refer
+from mirrorlib.delta.table import find_table, open_log, refer
 from mirrorlib.errors import FileChangedError, ForeignWriteError, LandingZoneError
 from mirrorlib.events import pick
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE
@@ -114,7 +114,7 @@ def _changes(frame: DataFrame, turn: int = 1) -> DataFrame:
 
 def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
     ref = refer(open_place(address), parse_name(stream.table))
-    if (found := find_target(stage.spark, ref)) is None:
+    if (found := find_table(stage.spark, ref)) is None:
         raise _other_copy(stream)
     last = read_last_commit(open_log(stage.spark, ref, found.location))
     if not (facts := last.facts):

@@ -20,7 +20,7 @@ from mirrorlib.delta.columns import Columns, extends, holds, is_same, widens
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
 from mirrorlib.delta.log import REWRITE
 from mirrorlib.delta.properties import REWRITE_LIMIT
-from mirrorlib.delta.table import find_target
+from mirrorlib.delta.table import find_table
 from mirrorlib.errors import FeedExpiredError, MirrorError, SchemaError
 from mirrorlib.feed.net import is_comparable
 from mirrorlib.feed.schemas import in_its_order
@@ -67,7 +67,7 @@ def fit_columns(work: WindowWork) -> WindowWork:
         if work.mode != "changes":  # whose window's own commit adds them
             rows = work.spark.createDataFrame([], t.StructType(added))
             append_rows(work.ref, rows, _side_mark(work, "grow"), grows=True)
-        work = replace(work, found=find_target(work.spark, work.ref) or work.found)
+        work = replace(work, found=find_table(work.spark, work.ref) or work.found)
     # The window's structs get the target's order of fields.
     ordered = in_its_order(work.frame, work.found.schema)
     collected = work.collected if ordered is work.frame else None

@@ -23,7 +23,7 @@ from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.properties import FEED, VECTORS
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
-from mirrorlib.delta.table import Found, TableRef, check_made, find_target, open_log, refer
+from mirrorlib.delta.table import Found, TableRef, check_made, find_table, open_log, refer
 from mirrorlib.errors import (
     ForeignWriteError,
     JournalError,
@@ -106,10 +106,10 @@ class _WindowCommitter(Committer[WindowWork, int]):
         """See the target, which is made when there is none."""
         delivery, ref = self._delivery, self._ref
         spark, stream = delivery.spark, delivery.stream
-        found = find_target(spark, ref)
+        found = find_table(spark, ref)
         if found is None:
             _create_table(delivery, ref, self._wanted, self._mode)
-            found = check_made(find_target(spark, ref), stream.table)
+            found = check_made(find_table(spark, ref), stream.table)
         _check_owner(found, stream, self._mode)
         resume_feed(spark, ref, found)
         work = WindowWork(
