@@ -37,6 +37,8 @@ _SEEKING = (obstore.store.S3Store, obstore.store.GCSStore, obstore.store.MemoryS
 class ObjectStore(Store):
     """Files in an object store, through obstore; put-if-absent is the store's own conditional put."""
 
+    at_once = 16
+
     def __init__(self, url: str, store: obstore.store.ObjectStore) -> None:
         """Take an obstore store whose prefix is the root that *url* names."""
         self.url = url.rstrip("/")

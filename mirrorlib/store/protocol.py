@@ -58,6 +58,7 @@ class Store(Protocol):
 
     url: str  # the root, without a slash at its end, as recorded in the journal
     seeks: bool = False  # whether `files_after` costs what it gives, not what the folder holds
+    at_once: int = 1  # files to open at one time: many where its answers are waited for
 
     def list_folder(self, folder: str) -> Folder | None:
         """List one level, sorted by name; None when there is no such folder."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pytest
@@ -323,6 +324,32 @@ def test_the_files_of_a_batch_share_the_room(
 
     assert prepare_files(source(orders), files[:1], ()).small
     assert not prepare_files(source(orders), files, ()).small
+
+
+def test_files_of_an_object_store_are_opened_at_once_and_count_in_order(
+    orders: TableWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answers are waited for together; the first file at fault ends a batch, and all share the room."""
+    files = [listed(orders, orders.file([{"id": n, "v": "x" * 1000}])) for n in range(6)]
+    broken = orders.file([{"id": 6}], [9])
+    zone = source(orders)
+    met = threading.Barrier(4)
+
+    def open_together(its: Source, file: StoredFile, **how: Any) -> Landed:
+        if file in files[:4]:
+            met.wait(60)
+        return read_landed(its, file, **how)
+
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.read_landed", open_together)
+    monkeypatch.setattr("mirrorlib.store.local.LocalStore.at_once", 4, raising=False)
+
+    found = prepare_files(zone, [*files[:5], listed(orders, broken), files[5]], ())
+
+    assert files[:5] == [one.file for one in found.landed]
+    assert found.small
+    assert isinstance(found.fault, MarkerError)
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_DECODED", 3_000)
+    assert not prepare_files(zone, files[:4], ()).small
 
 
 def _count_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -7,7 +7,9 @@ so that damage is found while nothing has to be undone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -31,6 +33,9 @@ from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.store import StoredFile
 
+_AT_ONCE = (
+    16  # files of an object store that are opened at once: its answers are waited for, nine a file
+)
 FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
 
 
@@ -99,11 +104,15 @@ def prepare_files(
     small = sum(sizes) <= SMALL_BYTES
     landed: list[Landed] = []
     columns, decoded, fault = before, 0, None
-    for file in files:
+
+    def open_one(file: StoredFile) -> Landed:
+        if not small and file.name in suspects:
+            decode_all(source, file)
+        return read_landed(source, file, decode=small, room=SMALL_DECODED - decoded)
+
+    for file, opening in _open_ahead(open_one, files, source.zone.at_once):
         try:
-            if not small and file.name in suspects:
-                decode_all(source, file)
-            opened = read_landed(source, file, decode=small, room=SMALL_DECODED - decoded)
+            opened = opening.result()
             newcomer = Newcomer(
                 landed=opened,
                 before=before,
@@ -122,13 +131,30 @@ def prepare_files(
                 break  # as the first file of the next batch, it says what is wrong
             raise exc.but(file=file.name) from exc
         landed.append(opened)
-        if small and opened.rows is not None:
-            decoded += opened.rows.nbytes
-        elif small:  # once: for each later file again, it would take time by their square
-            small = False
+        decoded += opened.rows.nbytes if opened.rows is not None else SMALL_DECODED + 1
+        if small and decoded > SMALL_DECODED:
+            small = False  # once: for each later file again, it would take time by their square
             landed = [replace(one, rows=None) for one in landed]
     growth = growth_of(before, columns, source.policies.readers)
     return Prepared(source=source, landed=tuple(landed), growth=growth, fault=fault)
+
+
+def _open_ahead(
+    open_one: Callable[[StoredFile], Landed], files: Sequence[StoredFile], at_once: int
+) -> Iterator[tuple[StoredFile, Future[Landed]]]:
+    """Open files in order, up to so many at once, and no more bytes of them than a small batch has."""
+    pool = ThreadPoolExecutor(at_once)
+    try:
+        ahead, size = deque[tuple[StoredFile, Future[Landed]]](), 0
+        for file in files:
+            while ahead and (len(ahead) == at_once or size + file.size > SMALL_BYTES):
+                size -= ahead[0][0].size
+                yield ahead.popleft()
+            ahead.append((file, pool.submit(open_one, file)))
+            size += file.size
+        yield from ahead
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def prepare_again(attempt: Attempt, found: Found | None) -> Prepared:

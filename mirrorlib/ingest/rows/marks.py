@@ -154,10 +154,10 @@ class Ends:
     nulls: int = 0
     values: list[pa.Scalar] = field(default_factory=list)
 
-    def see(self, values: pa.Array) -> None:
+    def see(self, values: pa.Array | pa.ChunkedArray) -> None:
         """Take in a piece; of values that a log tells otherwise than Arrow, none is kept."""
-        if isinstance(values, pa.DictionaryArray):
-            values = values.dictionary_decode()
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
         self.nulls += values.null_count
         if any(tells(values.type) for tells in _TOLD_ALIKE):
             self.values += pc.min_max(values).values()

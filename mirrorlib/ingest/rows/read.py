@@ -52,9 +52,8 @@ class Landed(OpenedFile):
 
     counts: dict[int, int]  # rows by marker
     null_keys: int  # NULLs in its key columns, all together
-    # Of a large batch's file: the first and the last key, where keys grow, and the ends of each key column.
-    key_span: Span | None = None
-    key_ends: Mapping[str, Ends] = field(default_factory=dict)
+    key_span: Span | None = None  # the first and the last key of a large batch's file
+    key_ends: Mapping[str, Ends] = field(default_factory=dict)  # of a Parquet file's key columns
     fingerprint: str  # tells its content from any other
 
 
@@ -93,12 +92,11 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         counts = count_marks(opened, read_marks(opened, rows, handle))
         keys, untyped = typed_keys(opened)
         pieces = [rows] if rows is not None else iter_batches(handle, keys)
-        nulls, spans, ends = 0, [], {name: Ends() for name in keys}
+        spans, ends = [], {name: Ends() for name in keys}
         for piece in pieces:
-            nulls += count_nulls(piece, keys)
             spans.append(key_span(piece, keys) if rows is None else None)
-            for name in keys if rows is None else ():
-                ends[name].see(piece.column(name))
+            for name, seen in ends.items():
+                seen.see(piece.column(name))
         fingerprint = end_of(handle, file.size)
     except (pa.ArrowException, OSError) as exc:
         raise damaged(opened, exc) from exc
@@ -107,7 +105,7 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         file=file,
         schema=schema,
         counts=counts,
-        null_keys=nulls + untyped * schema.rows,
+        null_keys=sum(one.nulls for one in ends.values()) + untyped * schema.rows,
         key_span=None if untyped else join_spans(spans),
         key_ends=ends,
         rows=rows,
