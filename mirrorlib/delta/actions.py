@@ -72,6 +72,7 @@ class FeedCommit:
 
     version: int
     provenance: Commit  # who made it, and how
+    transaction: str | None  # which no other version has, where it says so
     stated_at: datetime | None  # when it was committed, where it says so itself
     metadata: Metadata | None  # what it sets the table's metadata to; None when it leaves it
     changes: bool  # it adds, removes or changes rows
@@ -120,6 +121,7 @@ def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
     return FeedCommit(
         version=version,
         provenance=provenance,
+        transaction=info.get("txnId"),
         stated_at=None if stated is None else datetime.fromtimestamp(stated / 1000, UTC),
         metadata=None if metadata is None else read_metadata(metadata),
         changes=changes,

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
 from itertools import takewhile
-from typing import Any, cast
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlib.delta.actions import (
@@ -27,7 +29,7 @@ from mirrorlib.delta.actions import (
     read_metadata,
     read_moves,
 )
-from mirrorlib.delta.log import Commit, LogFiles, commit_path, list_log, read_actions
+from mirrorlib.delta.log import Commit, LogFiles, commit_path, list_log, read_actions, read_checksum
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.store import Store
 
@@ -211,8 +213,18 @@ class Commits:
         """Find what a version itself says of the metadata, or the checkpoint of it."""
         found = self.glance(version).metadata if self.has(version) else None
         if found is None and version in self._files.checkpoints:
-            return read_metadata(self._of_checkpoint(version, "metaData"))
+            action = self._of_checkpoint(version, "metaData")
+            return read_metadata(action) if action else None
         return found
+
+    @cached_property
+    def checksum(self) -> Mapping[str, Any]:
+        """Return what the writer of the newest version has noted of the table as a whole; nothing where it has not.
+
+        A version that was set back leaves its own to the next one of its number.
+        """
+        said = read_checksum(self.store, self.newest)
+        return said if said.get("txnId") == self.glance(self.newest).transaction else {}
 
     @cached_property
     def protocol(self) -> Mapping[str, Any]:
@@ -234,20 +246,20 @@ class Commits:
             self._horizons[number] = max(end, self._horizons.get(number + 1, _BEGINNING))
         return self._horizons[version]
 
-    def _of_checkpoint(self, version: int, kind: str) -> Mapping[str, Any]:
-        paths = self._files.checkpoints[version]
-        for path in paths:
+    def _of_checkpoint(self, version: int, kind: str) -> Mapping[str, Any] | None:
+        """Read an action of a checkpoint; None where that is not whole, which a writer that was killed leaves."""
+        for path in self._files.checkpoints[version]:
+            rows: list[Mapping[str, Any] | None] = []
             if path.endswith(".json"):
                 actions = read_actions(self.store.read(path) or b"", path, kind)
                 rows = [one.get(kind) for one in actions]
             else:
-                with self.store.open_file(path) as file:
+                with suppress(pa.ArrowException), self.store.open_file(path) as file:
                     rows = pq.read_table(file, columns=[kind]).column(0).drop_null().to_pylist()
             found = next(filter(None, rows), None)
             if found is not None:
-                return cast("Mapping[str, Any]", found)
-        msg = f"a checkpoint of the table's log has no {kind} in it"
-        raise FeedError(msg, table=self.shown, file=paths[0])
+                return found
+        return None
 
     def holds(self, path: str) -> bool:
         """Say whether a data or change file is still there."""

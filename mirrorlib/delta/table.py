@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirrorlib.delta.actions import read_metadata
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, FileLog, HistoryLog, TableLog
 from mirrorlib.delta.properties import READERS_PROPERTY, VECTORS, Described
 from mirrorlib.delta.sessions import read_conf
-from mirrorlib.errors import ForeignWriteError, LandingZoneError, StoreError
+from mirrorlib.errors import FeedError, ForeignWriteError, LandingZoneError, StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName
 from mirrorlib.store import contents, open_store
@@ -84,37 +85,21 @@ def refer(target: Target, name: TableName) -> TableRef:
 
 
 def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
-    """Look at the Delta table as one version of it is; None when there is none.
+    """Look at the Delta table; None when there is none.
 
-    A log within reach tells that in milliseconds, without Spark.
+    A log within reach tells one version of it, without Spark, which is asked where the log has what only Spark knows.
 
-    Raises `LandingZoneError`: something else has a catalog's table's place; `FeedError`: its log is damaged.
+    Raises `LandingZoneError`: something else has a catalog's table's place; `StoreError`: a version is damaged.
     """
-    from pyspark.sql.types import StructType
-
-    if ref.path is None:
-        return _find_in_catalog(spark, ref)
-    commits = Commits(open_store(ref.path), str(ref.name))
-    if not commits.exist:  # a runner that was killed while it made the table leaves drafts in a log
-        return None
-    metadata, protocol = commits.metadata, commits.protocol
-    size = FileLog(commits.store).table_bytes(commits.newest)
-    return Found(
-        id=metadata.id,
-        bytes=_describe(spark, ref)["sizeInBytes"] or 0 if size is None else size,
-        schema=StructType.fromJson(dict(metadata.schema)),
-        properties=metadata.properties,
-        location=ref.path,
-        features=frozenset(
-            name
-            for kind in ("readerFeatures", "writerFeatures")
-            for name in protocol.get(kind) or ()
-        ),
-    )
-
-
-def _find_in_catalog(spark: SparkSession, ref: TableRef) -> Found | None:
-    if not spark.catalog.tableExists(ref.sql):
+    if ref.path is not None:
+        commits = Commits(open_store(ref.path), str(ref.name))
+        if (
+            not commits.exist
+        ):  # a runner that was killed while it made the table leaves drafts in a log
+            return None
+        with contextlib.suppress(FeedError, KeyError, ValueError):
+            return _find_by_log(spark, ref, commits)
+    elif not spark.catalog.tableExists(ref.sql):
         return None
     detail = _describe(spark, ref)
     if detail["format"] != "delta":
@@ -127,6 +112,27 @@ def _find_in_catalog(spark: SparkSession, ref: TableRef) -> Found | None:
         properties=dict(detail["properties"]),
         location=detail["location"],
         features=frozenset(detail["tableFeatures"] or ()),
+    )
+
+
+def _find_by_log(spark: SparkSession, ref: TableRef, commits: Commits) -> Found:
+    from pyspark.sql.types import StructType
+
+    said = commits.checksum
+    metadata = read_metadata(said["metadata"]) if "metadata" in said else commits.metadata
+    protocol = said.get("protocol") or commits.protocol
+    size = said.get("tableSizeBytes")
+    return Found(
+        id=metadata.id,
+        bytes=_describe(spark, ref)["sizeInBytes"] or 0 if size is None else size,
+        schema=StructType.fromJson(dict(metadata.schema)),
+        properties=metadata.properties,
+        location=str(ref.path),
+        features=frozenset(
+            name
+            for kind in ("readerFeatures", "writerFeatures")
+            for name in protocol.get(kind) or ()
+        ),
     )
 
 

@@ -15,14 +15,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 import mirrorlib
-from mirrorlib.errors import TableBusyError
+from mirrorlib.delta.log import read_checksum
+from mirrorlib.errors import StoreError, TableBusyError
 from mirrorlib.ingest.batch.adopt import tell_ends
 from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.report import TableReport
 from mirrorlib.ingest.rows.marks import Ends
 from mirrorlib.ingest.work import Attempt
+from mirrorlib.store import open_store
+from mirrorlib.store.local import LocalStore
 from mirrors import Mirror, at
 from oracle import Row
 from zones import damage_pages
@@ -65,6 +69,32 @@ def test_a_first_load_takes_its_files_as_they_are(fresh: Mirror) -> None:
     fresh.assert_feed()
     feed = mirrorlib.read_feed(fresh.spark, fresh.path, after=0)
     assert ["insert"] * 4 == [row["_change_type"] for row in feed.collect()]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_table_is_summed_up_beside_the_commit(
+    fresh: Mirror, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """As Delta itself counts; where that cannot be written, the batch is there all the same."""
+
+    def lose(_: LocalStore, path: str, __: bytes) -> None:
+        if path.endswith(".crc"):
+            msg = "the store is out of reach"
+            raise StoreError(msg)
+        put(_, path, __)
+
+    put = LocalStore.put
+    if fails:
+        monkeypatch.setattr(LocalStore, "put", lose)
+    fresh.publish([{"id": 1, "v": "x"}])
+    fresh.publish(MORE)
+
+    assert ["adopt"] == kinds(fresh.assert_current())
+
+    said = read_checksum(open_store(str(fresh.path)), fresh.newest)
+    detail = fresh.spark.sql(f"DESCRIBE DETAIL {fresh.sql}").collect()[0]
+    sums = {"numFiles": detail["numFiles"], "tableSizeBytes": detail["sizeInBytes"]}
+    assert ({} if fails else sums) == {name: said[name] for name in sums if name in said}
 
 
 def test_the_ends_that_are_told_are_those_of_the_rows(fresh: Mirror) -> None:
@@ -177,6 +207,16 @@ def test_what_does_not_fit_is_read(mirror: Mirror, publish: Callable[[Mirror], N
 
     assert (("current", ""), ["append"]) == ((report.state, report.reason), kinds(report))
     assert 1 == mirror.spark.read.format("delta").load(str(mirror.path)).where("id = 70").count()
+
+
+def test_files_whose_path_looks_like_a_pattern_are_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark looks at such paths all over again for each of them, so they are not read side by side."""
+    mirror = Mirror(spark=spark, root=tmp_path / "zone [1]")
+    mirror.publish([{"id": 1, "v": "x"}])
+
+    assert ["overwrite"] == kinds(mirror.assert_current())
 
 
 def test_a_table_for_plain_readers_takes_files_too(fresh: Mirror) -> None:

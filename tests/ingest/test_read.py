@@ -318,12 +318,17 @@ def test_the_files_of_a_batch_share_the_room(
     """Two files that would each fit make a large batch."""
     monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_DECODED", 6_000)
     files = [
-        listed(orders, orders.file([{"id": n, "v": "x" * 1000} for n in range(4)]))
+        listed(orders, orders.file([{"id": n or None, "v": "x" * 1000} for n in range(4)]))
         for _ in range(2)
     ]
 
     assert prepare_files(source(orders), files[:1], ()).small
-    assert not prepare_files(source(orders), files, ()).small
+    found = prepare_files(source(orders), files, ())
+    assert not found.small
+    # What was decoded before is told like what was not.
+    assert [(None, 1, 1)] * 2 == [
+        (one.rows, one.null_keys, one.key_ends["id"].nulls) for one in found.landed
+    ]
 
 
 def test_files_of_an_object_store_are_opened_at_once_and_count_in_order(

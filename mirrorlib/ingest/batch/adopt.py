@@ -27,8 +27,9 @@ from mirrorlib.commit.protocol import OvertakenError
 from mirrorlib.delta.columns import Columns
 from mirrorlib.delta.log import FileLog, checksum_path, commit_path, read_checksum
 from mirrorlib.delta.properties import LIFE_PROPERTY
-from mirrorlib.delta.sessions import carries_marks, file_reader
+from mirrorlib.delta.sessions import PATTERN, carries_marks, file_reader
 from mirrorlib.delta.table import Found, find_table
+from mirrorlib.errors import StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import Prepared
@@ -140,6 +141,7 @@ def _fits(landed: Landed, columns: Columns) -> bool:
             and _stored(column.stored) == types.get(column.name)
             for column in landed.schema.columns
         )
+        and not PATTERN.search(landed.source.zone.uri(landed.file.path))  # Spark reads all for each
         and can_spark_read(landed)
     )
 
@@ -204,21 +206,21 @@ def _commit(attempt: Attempt, table: Store, after: int, adds: Sequence[dict[str,
     txn = {"appId": mark.app_id, "version": mark.version, "lastUpdated": now}
     actions = [{"commitInfo": info}, {"txn": txn}, *({"add": add} for add in adds)]
     text = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
-    path, data = commit_path(after + 1), text.encode()
+    path, data, before = commit_path(after + 1), text.encode(), read_checksum(table, after)
     # A store that repeats a call whose answer was lost meets its own file.
     if not (table.put_new(path, data) or table.read(path) == data):
         return False
-    said = read_checksum(table, after)
     if (
-        said.keys() >= _CHECKSUM
-    ):  # without one, Delta writes no more of them, and a look at the table takes a job
-        summed = {
+        before.keys() >= _CHECKSUM
+    ):  # else Delta sums up all files by a job, as soon as somebody asks
+        now_there = {
             "txnId": info["txnId"],
-            "tableSizeBytes": said["tableSizeBytes"] + plan.bytes,
-            "numFiles": said["numFiles"] + len(adds),
+            "tableSizeBytes": before["tableSizeBytes"] + plan.bytes,
+            "numFiles": before["numFiles"] + len(adds),
         }
-        checksum = {name: said[name] for name in _CHECKSUM} | summed
-        table.put_new(checksum_path(after + 1), json.dumps(checksum).encode())
+        checksum = {name: before[name] for name in _CHECKSUM} | now_there
+        with contextlib.suppress(StoreError):  # the batch is there
+            table.put(checksum_path(after + 1), json.dumps(checksum).encode())
     return True
 
 
