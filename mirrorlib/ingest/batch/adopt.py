@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import date
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from mirrorlib.commit.protocol import OvertakenError
 from mirrorlib.delta.columns import Columns
 from mirrorlib.delta.log import FileLog, checksum_path, commit_path, read_checksum
 from mirrorlib.delta.properties import LIFE_PROPERTY
-from mirrorlib.delta.sessions import PATTERN, carries_marks, file_reader
+from mirrorlib.delta.sessions import PATTERN, carries_marks, file_reader, side_by_side
 from mirrorlib.delta.table import Found, find_table
 from mirrorlib.errors import StoreError
 from mirrorlib.identifiers import quote
@@ -74,9 +75,8 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
             # The state may lie elsewhere, and Delta needs no put-if-absent: a mount without hard links has none.
             if not keeps_out(table, copies[0]):
                 return False
-            for landed, copy in pairs:
-                if not copy_file(work.source.zone, landed.file.path, table, copy):
-                    return False
+            if not all(side_by_side(partial(_copy, table), pairs, table.at_once)):
+                return False
             _decode(work.spark, prepared)
             prepared.check_files()
             adds = [_added(landed, copy) for landed, copy in pairs]
@@ -89,6 +89,11 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
     if not counts:
         raise OvertakenError
     return True
+
+
+def _copy(table: Store, pair: tuple[Landed, str]) -> bool:
+    landed, copy = pair
+    return copy_file(landed.source.zone, landed.file.path, table, copy)
 
 
 def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:

@@ -11,10 +11,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
 from mirrorlib.delta.columns import Columns, spelled_keys
+from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.delta.table import Found
 from mirrorlib.errors import (
     ChangeFileError,
@@ -65,8 +67,8 @@ class Prepared:
 
     def check_files(self) -> None:
         """See that the files are still those that were listed; raises as `Source.check` does."""
-        for one in self.landed:
-            self.source.check(one.file)
+        files = [one.file for one in self.landed]
+        side_by_side(self.source.check, files, self.source.zone.at_once)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -163,7 +165,8 @@ def prepare_again(attempt: Attempt, found: Found | None) -> Prepared:
     Raises `ChangeFileError`: a file is not what was planned, so the plan has to be voided.
     """
     plan, source = attempt.plan, attempt.source
-    files = [source.find(planned, plan.batch) for planned in plan.files]
+    find = partial(source.find, batch=plan.batch)
+    files = side_by_side(find, plan.files, source.zone.at_once)
     prepared = prepare_files(source, files, found.columns if found else ())
     if prepared.fault is not None:
         raise prepared.fault

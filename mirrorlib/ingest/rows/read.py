@@ -54,6 +54,7 @@ class Landed(OpenedFile):
     null_keys: int  # NULLs in its key columns, all together
     key_span: Span | None = None  # the first and the last key of a large batch's file
     key_ends: Mapping[str, Ends] = field(default_factory=dict)  # of a Parquet file's key columns
+    spark_decodes: bool | None = None  # a Parquet file's pages; None where nobody has looked yet
     fingerprint: str  # tells its content from any other
 
 
@@ -97,6 +98,7 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
             spans.append(key_span(piece, keys) if rows is None else None)
             for name, seen in ends.items():
                 seen.see(piece.column(name))
+        decodes = spark_decodes(handle) if rows is None else None
         fingerprint = end_of(handle, file.size)
     except (pa.ArrowException, OSError) as exc:
         raise damaged(opened, exc) from exc
@@ -108,6 +110,7 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         null_keys=sum(one.nulls for one in ends.values()) + untyped * schema.rows,
         key_span=None if untyped else join_spans(spans),
         key_ends=ends,
+        spark_decodes=decodes,
         rows=rows,
         fingerprint=fingerprint,
     )
@@ -200,7 +203,7 @@ def find_misfit(opened: OpenedFile, column: FileColumn, kind: pa.DataType) -> in
     return None
 
 
-def can_spark_read(opened: OpenedFile) -> bool:
+def can_spark_read(opened: Landed) -> bool:
     """Say whether Spark's own reader gives the same values for all columns of a file, and its markers."""
     typed = [column for column in opened.schema.own.columns if not pa.types.is_null(column.type)]
     if not typed or not all(column.native for column in typed):
@@ -208,6 +211,8 @@ def can_spark_read(opened: OpenedFile) -> bool:
     marker = opened.schema.marker_type
     if marker is not None and not pa.types.is_null(marker) and not is_native(marker):
         return False
+    if opened.spark_decodes is not None:
+        return opened.spark_decodes
     with opened.source.zone.open_file(opened.file.path) as handle:
         return spark_decodes(handle)
 
