@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 
+from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.plan import changed_files
@@ -42,7 +43,7 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
         return
     place = f"{folder.path}/{PLACES[options.cleanup]}"
     today = datetime.now(UTC).date()
-    moved = 0
+    moved: list[StoredFile] = []
     try:
         opened = view.open(full=True)
         if not goes_on(work, opened):
@@ -51,19 +52,22 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
         life = work.life
         before = History(work.journal, life.zone, until=life.ordinal - 1) if life.keeps else None
         unread = before.passed() if before else {}
-        for file in _finished(opened, entry, life.start_at):
-            if file.name in unread:  # it counts as applied, so that nobody ever applies it
-                continue
+
+        def move(file: StoredFile) -> None:
             # Moving takes a while: what is there by now may be another file, which nobody has read.
             if overwritten and ((there := zone.stat(file.path)) is None or there.etag != file.etag):
-                continue
+                return
             zone.move(file.path, f"{place}/{today.isoformat()}/{file.name}")
-            moved += 1
+            moved.append(file)
+
+        # What was passed counts as applied, so that nobody ever applies it.
+        done = (one for one in _finished(opened, entry, life.start_at) if one.name not in unread)
+        side_by_side(move, [*done], zone.at_once)
         _remove_old(zone, place, today, options.retention or RETENTION)
     except MirrorError as exc:
         _LOG.warning("%s: its folder could not be cleaned up: %s", folder.name, exc)
     if moved:
-        _LOG.info("%s: %d applied files were moved to %s", folder.name, moved, place)
+        _LOG.info("%s: %d applied files were moved to %s", folder.name, len(moved), place)
 
 
 def _finished(opened: OpenedFolder, entry: Entry, start_at: int) -> Iterator[StoredFile]:
