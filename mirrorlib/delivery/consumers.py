@@ -187,7 +187,7 @@ def _compare(
     if position == newest:
         return replace(status, health="current", versions=0, seconds=0.0, rows=0)
     first = max(position + 1, commits.first)
-    unread = [commits.read(version).rows for version in range(first, newest + 1)]
+    unread = [commit.rows for commit in commits.read_all(first, newest)]
     status = replace(
         status,
         health="behind",

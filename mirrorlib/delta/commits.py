@@ -10,7 +10,7 @@ Source: Delta PROTOCOL.md, "Delta Log Entries", "Change Metadata", "Checkpoints"
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -30,6 +30,7 @@ from mirrorlib.delta.actions import (
     read_moves,
 )
 from mirrorlib.delta.log import Commit, LogFiles, commit_path, list_log, read_actions, read_checksum
+from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.store import Store
 
@@ -152,6 +153,10 @@ class Commits:
     def read(self, version: int) -> FeedCommit:
         """Read one version, once: what a commit says never changes; `FeedError` where its file is gone since."""
         return self._read_commits.get(version) or self._read(version)
+
+    def read_all(self, first: int, last: int) -> Sequence[FeedCommit]:
+        """Read versions, many at once where a store's answers are waited for; raises as `read` does."""
+        return side_by_side(self.read, range(first, last + 1), self.store.at_once)
 
     def moves(self, version: int) -> tuple[list[Held], list[Held]]:
         """Name the files that a version takes out of the table, and those that it puts in; raises as `read` does."""

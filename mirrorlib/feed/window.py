@@ -88,12 +88,11 @@ def open_window(
     if first + 1 < commits.first:
         gone = min(commits.first - 1, last)
         raise proof.expired(commits, f"the log no longer holds version {gone}", gone)
-    versions = range(first + 1, last + 1)
-    read = [commits.read(version) for version in versions]
+    read = commits.read_all(first + 1, last)
     counts = [commit.rows for commit in read]
     whole = [commit.change_files for commit in read if commit.changes]
     segments = _cut(commits, read)
-    proof.prove_files(commits, versions, proof.vacuumed_until(commits, first + 1))
+    proof.prove_files(commits, range(first + 1, last + 1), proof.vacuumed_until(commits, first + 1))
     return Window(
         after=first,
         until=last,
