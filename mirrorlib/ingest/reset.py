@@ -7,9 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.lock import lock_table
-from mirrorlib.delta.table import find_table, read_table, refer
+from mirrorlib.delta.table import find_table, refer
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.events import emit
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
@@ -47,7 +46,6 @@ def reset_table(
     state: PathOrUrl | None = None,
     start_at: int = 1,
     keep: bool = False,
-    warn: Callable[[str], object] = lambda _: None,
 ) -> Life:
     """Begin a new life of a table: the next apply replaces its content, in one commit, by what the zone shows then.
 
@@ -62,7 +60,6 @@ def reset_table(
         start_at: the number of the first change file, where earlier ones are gone.
         keep: the table was appended from a folder without `_metadata.json`, which has come: keep its rows, and go
             on by the metadata behind the files that were appended. Until the next apply the call may be repeated.
-        warn: told what is to be known of a table that is kept.
 
     Returns:
         the new life.
@@ -79,7 +76,7 @@ def reset_table(
         raise ValueError(msg)
     places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
     if keep:
-        begin = partial(_begin_kept_life, spark, places, name, warn)
+        begin = partial(_begin_kept_life, spark, places, name)
         return start_over(spark, places, name, begin, _KEPT, kind="keep")
     return start_over(spark, places, name, partial(_begin_anew, name, start_at), _REPLACED)
 
@@ -160,13 +157,9 @@ def _check_first(zone: str, name: TableName, start_at: int) -> None:
 
 
 def _begin_kept_life(
-    spark: SparkSession,
-    places: Target,
-    name: TableName,
-    warn: Callable[[str], object],
-    journal: Journal,
+    spark: SparkSession, places: Target, name: TableName, journal: Journal
 ) -> Life:
-    """Begin the life, or return the one that has begun and applied nothing yet; *warn* of what its keys are to rows."""
+    """Begin the life, or return the one that has begun and applied nothing yet."""
     lives, table = journal.lives(), str(name)
     last, newest = lives[-1], journal.newest(lives[-1])
     if journal.is_gone(last):
@@ -181,13 +174,17 @@ def _begin_kept_life(
         msg = "there is nothing to go on by: the table's folder has no _metadata.json"
         step = "Call again when its publisher has written it."
         raise JournalError(msg, table=table, next_step=step)
-    warning = _find_mirror(spark, places, lives, name, opened.metadata.stated_keys)
-    if not again:
-        _check_files(zone, folder, opened, opened.metadata, History(journal, url))
-        last = journal.begin_life("reset", url, last.ordinal + 1, keeps=True)
-    if warning:
-        warn(warning)
-    return last
+    found = find_table(spark, refer(places, name))
+    if found is None:
+        msg = "there is nothing to keep: the Delta table is gone"
+        step = f"Start it over: mirrorlib reset TARGET {table}"
+        raise JournalError(msg, table=table, next_step=step)
+    refuse_others_table(table, lives, found)
+    check_key_columns(table, found.columns, opened.metadata.stated_keys)
+    if again:
+        return last
+    _check_files(zone, folder, opened, opened.metadata, History(journal, url))
+    return journal.begin_life("reset", url, last.ordinal + 1, keeps=True)
 
 
 def _zone_of_appended(journal: Journal, entry: Entry | None, table: str) -> str:
@@ -201,33 +198,6 @@ def _zone_of_appended(journal: Journal, entry: Entry | None, table: str) -> str:
         raise JournalError(msg, table=table, next_step=step)
     refuse_changed_source(table, entry)
     return zone_of(journal.read_status(), entry) or entry.plan.zone
-
-
-def _find_mirror(
-    spark: SparkSession,
-    places: Target,
-    lives: tuple[Life, ...],
-    name: TableName,
-    keys: tuple[str, ...],
-) -> str:
-    """See that the table can carry the keys; say what is to be known of its rows, "" for nothing."""
-    from mirrorlib.commit.stage import count_doubles  # Spark comes with it
-
-    ref = refer(places, name)
-    found = find_table(spark, ref)
-    if found is None:
-        msg = "there is nothing to keep: the Delta table is gone"
-        step = f"Start it over: mirrorlib reset TARGET {name}"
-        raise JournalError(msg, table=str(name), next_step=step)
-    refuse_others_table(str(name), lives, found)
-    check_key_columns(str(name), found.columns, keys)
-    names = spelled_keys(found.columns, keys)
-    counted = count_doubles(read_table(spark, ref), names) if names else 0
-    if not counted:
-        return ""
-    shown = "1 key occurs" if counted == 1 else f"{counted} keys occur"
-    effect = "an update changes each of them, a delete removes each."
-    return f"{shown} in several of the rows that were appended: {effect}"
 
 
 def _check_files(

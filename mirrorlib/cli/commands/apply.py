@@ -67,14 +67,11 @@ def _reset(arguments: argparse.Namespace) -> bool:
         arguments.refuse(
             "argument --keep: a kept table goes on behind what was appended, so not with --start-at"
         )
-    warnings: list[str] = []
-    more = {"start_at": arguments.start_at or 1, "warn": warnings.append}
-    life = call(mirrorlib.reset, arguments, spark=start_spark(arguments), **more)
+    spark, first = start_spark(arguments), arguments.start_at or 1
+    life = call(mirrorlib.reset, arguments, spark=spark, start_at=first)
     told = {"table": arguments.table, "life": life.ordinal, "started_at": life.started_at}
-    told |= {"warnings": warnings} if arguments.keep else {}
     coming = _KEPT if arguments.keep else _REPLACED
-    shown = (f"warning: {warning}" for warning in warnings)
-    return say(arguments, told, f"{arguments.table} begins life {life.ordinal}: {coming}", *shown)
+    return say(arguments, told, f"{arguments.table} begins life {life.ordinal}: {coming}")
 
 
 def _rebuild(arguments: argparse.Namespace) -> Report | bool:
