@@ -199,16 +199,6 @@ class Asked(TypedDict, total=False):
     max_loss: float
 
 
-def read_asked(asked: Asked) -> Options:
-    """Take options by their names; `TypeError` where there is none of a name, which says those there are."""
-    known = [one.name for one in fields(Options)]
-    unknown = sorted(asked.keys() - {*known})
-    if unknown:
-        msg = f"there is no option {unknown[0]}; there are {', '.join(known)}"
-        raise TypeError(msg)
-    return Options(**asked)
-
-
 def show_options(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Let help and completion show the options of a function with `**asked: Unpack[Asked]`, with their defaults."""
     own = signature(function)

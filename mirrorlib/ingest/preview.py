@@ -34,7 +34,7 @@ from mirrorlib.ingest.files.table_folder import FolderView
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.next_batch import Next
-from mirrorlib.ingest.options import Asked, read_asked, show_options
+from mirrorlib.ingest.options import Asked, Options, show_options
 from mirrorlib.ingest.report import PlannedTable, PlanReport, State
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal, check_owner
@@ -80,7 +80,7 @@ def plan_zone(
         LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.
 
     """
-    options = read_asked(asked)
+    options = Options(**asked)
     place = Target.of(target, catalog=catalog, state=state)
     return plan_job(open_job(spark, landing_zone, place, options))
 

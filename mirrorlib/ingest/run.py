@@ -31,7 +31,7 @@ from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_
 from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of, take_over
-from mirrorlib.ingest.options import Asked, read_asked, show_options
+from mirrorlib.ingest.options import Asked, Options, show_options
 from mirrorlib.ingest.preview import approve_tables
 from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
@@ -82,7 +82,7 @@ def apply_zone(
         MirrorError: the plan is not the one that was approved.
 
     """
-    options, place = read_asked(asked), Target.of(target, catalog=catalog, state=state)
+    options, place = Options(**asked), Target.of(target, catalog=catalog, state=state)
     return apply_job(open_job(spark, landing_zone, place, options, observe, stop), approve)
 
 

@@ -20,7 +20,7 @@ from mirrorlib.delta.sessions import PYTHON_SOURCES, is_remote, spark_generation
 from mirrorlib.errors import ComputeError, StoppedError, first_few
 from mirrorlib.events import STOPPED, Observer
 from mirrorlib.ingest.job import open_job
-from mirrorlib.ingest.options import Asked, read_asked, show_options
+from mirrorlib.ingest.options import Asked, Options, show_options
 from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.ingest.run import apply_zone
 from mirrorlib.store import PathOrUrl
@@ -78,7 +78,7 @@ def stream_apply(  # noqa: D417  # `apply` tells of the others
     """
     register_sources(spark)
     place = Target.of(target, catalog=catalog, state=state)
-    job = open_job(spark, landing_zone, place, read_asked(asked))
+    job = open_job(spark, landing_zone, place, Options(**asked))
     run = partial(
         apply_zone,
         landing_zone=job.zone.url,
