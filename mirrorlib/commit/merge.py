@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import date
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -128,12 +127,7 @@ def _changes_of(staged: Staged) -> DataFrame:
     """
     if staged.key_range is None or staged.null_keys:
         return staged.frame.where(f.col(OP) > 0)
-    first, last = (
-        # As text: PySpark makes days by java.sql, which has none before the year 1000.
-        f.lit(end.isoformat()).cast("date") if isinstance(end, date) else f.lit(end)
-        for end in staged.key_range
-    )
-    return staged.frame.where(f.col(quote(staged.keys[0])).between(first, last))
+    return staged.frame.where(f.col(quote(staged.keys[0])).between(*staged.key_range))
 
 
 def _merge_conf(staged: Staged, columns: Sequence[StructField], table_bytes: int) -> dict[str, str]:

@@ -49,8 +49,8 @@ class Staged:
     # The column whose value has to be greater for an update to count; None where all count.
     conditional: str | None = None
     partial: bool = False  # updates set those columns alone of which `SET` says so
-    # Smallest and largest value of the first key column, where both are known.
-    key_range: tuple[object, object] | None = None
+    # Smallest and largest value of the first key column, where it has whole numbers and both are known.
+    key_range: tuple[int, int] | None = None
     # Rows by marker name, where they are not those of the files.
     counts: Mapping[str, int] | None = None
 
@@ -153,10 +153,9 @@ def staged_table(
         ops = rows.column(OP).unique().to_pylist()
     ends = None
     first = rows.column(keys[0]) if keys else pa.chunked_array([], pa.null())
-    if pa.types.is_integer(first.type) or pa.types.is_date(first.type):  # Arrow and Spark agree
-        with contextlib.suppress(OverflowError):  # a date that Python has not
-            known = pc.min_max(first).as_py()
-            ends = None if known["min"] is None else (known["min"], known["max"])
+    if pa.types.is_integer(first.type):  # Arrow and Spark agree
+        known = pc.min_max(first).as_py()
+        ends = None if known["min"] is None else (known["min"], known["max"])
     return Staged(
         frame=frame,
         ops=frozenset(ops),
