@@ -61,7 +61,8 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND"): Trouble(
         reason="a file of the table is gone, by VACUUM or by hand", next_step=_START_OVER, found=_FILE),
     ("FAILED_READ_FILE", "CANNOT_READ_FILE"): Trouble(
-        reason="a file of the table is damaged or cannot be read", next_step=_START_OVER, found=_FILE),
+        reason="Spark cannot read a file: a store may be out of reach for a moment, or the file is damaged",
+        next_step=f"{_AGAIN} If it stays and the file is the table's own: {_START_OVER}", found=_FILE),
     ("DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_LOG_FILE_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS",
      "DELTA_VERSION_NOT_FOUND", "DELTA_STATE_RECOVER", "DELTA_MISSING_PART_FILES", "DELTA_NO_COMMITS_FOUND"): Trouble(
         reason="the table's log lacks versions that are needed", next_step=_START_OVER),

@@ -71,7 +71,7 @@ WHAT_OWNERS_DO = {
     "file gone": (files("*.parquet", None), "a file of the table is gone, by VACUUM or by hand"),
     "file damaged": (
         files("*.parquet", b"PAR1"),
-        "a file of the table is damaged or cannot be read",
+        "Spark cannot read a file: a store may be out of reach for a moment, or the file is damaged",
     ),
     "newer feature": (feature, "the table has a feature that this version of Delta does not know"),
     "log gone": (files("_delta_log/*.*", None), ""),
