@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.delta.columns import Columns, spelled_keys
 from mirrorlib.delta.properties import set_properties
-from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.value import Keys, left_under
 
@@ -50,11 +49,7 @@ def stored_keys(properties: Mapping[str, str]) -> Keys | None:
 
     A current view's are not read as unique, whatever is written: its tombstones are rows, too.
     """
-    stored = properties.get(KEYS_PROPERTY)
-    try:
-        keys = Keys.from_json(stored) if stored is not None else None
-    except KeysError:
-        return None
+    keys = Keys.from_json(properties.get(KEYS_PROPERTY, ""))
     return replace(keys, unique=False) if keys and VIEW_PROPERTY in properties else keys
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.value import Keys
 
@@ -72,10 +71,10 @@ def read_tags(schema: StructType) -> list[Tagged]:
     for field in schema.fields:
         tag: Any = field.metadata.get(TAG)
         if isinstance(tag, dict):
-            with contextlib.suppress(KeyError, KeysError):  # another version's tag on disk is none
+            with contextlib.suppress(KeyError):  # another version's tag on disk is none
                 tagged = partial(Tagged, name=field.name, was=tag["name"], kind=str(tag["type"]))
-                keys = Keys.from_json(tag["keys"])
-                found.append(tagged(id=tag["id"], origin=tag["origin"], keys=keys))
+                if keys := Keys.from_json(tag["keys"]):
+                    found.append(tagged(id=tag["id"], origin=tag["origin"], keys=keys))
     return found
 
 
