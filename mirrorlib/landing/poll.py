@@ -12,19 +12,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from mirrorlib.landing.listing import FolderContent, TableFolder
-from mirrorlib.names import (
-    LARGEST_NUMBER,
-    extension_of,
-    is_ignored,
-    sequence_name,
-    sequence_number,
-)
+from mirrorlib.names import LARGEST_NUMBER, is_ignored, sequence_name
 from mirrorlib.store import Store, StoredFile
 
 MOST_PROBES = 1000  # numbers that are looked at one by one; beyond that a listing is cheaper
 # The character behind "9": numbered names end before it, ignored ones begin behind.
 _AFTER_NUMBERS = ":"
-_SPARE = 8  # foreign names that may lie among the numbers before a short listing is made again
+_SPARE = 1000  # foreign names that may lie among the numbers; behind more of them, a full listing shows what is next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,17 +68,9 @@ def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | No
 
 
 def _listed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...] | None:
-    begin, most = f"{onward.anchor.number:020d}", onward.most
-    if most is not None:
-        count = most + 1 + _SPARE
-        files = zone.files_after(place, begin, before=_AFTER_NUMBERS, count=count)
-        if files is None or len(files) < count:
-            return files
-        # Surely change files: what else has a number may lie beside each of them.
-        numbered = (file.name for file in files if sequence_number(file.name))
-        if sum(1 for name in numbered if extension_of(name) in onward.extensions) > most:
-            return files
-    return zone.files_after(place, begin, before=_AFTER_NUMBERS)
+    begin = f"{onward.anchor.number:020d}"
+    count = None if onward.most is None else onward.most + _SPARE
+    return zone.files_after(place, begin, before=_AFTER_NUMBERS, count=count)
 
 
 def _probed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...]:

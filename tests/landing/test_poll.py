@@ -119,7 +119,7 @@ def test_a_number_that_is_passed_over_is_noticed(store: Store) -> None:
 
 
 def test_files_that_are_enough_end_the_look(store: Store) -> None:
-    """However many foreign names lie among the numbers."""
+    """Though foreign names lie among the numbers."""
     publish(store, *range(1, 60))
     counted, calls = counting(store)
     first = look(counted, anchor(store, 1), most=5)
