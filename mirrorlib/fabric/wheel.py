@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -22,8 +21,6 @@ from mirrorlib.errors import BundleError
 _DIST = "dist"
 _STAMPED = f"{_DIST}/stamped"  # where no pattern for built wheels, dist/*.whl, finds it
 _TOLD = "SETUPTOOLS_SCM_PRETEND_VERSION"  # where a build takes its version from, and else from git
-# Of these there can be a post-release (PEP 440), which stands before the number of a development.
-_RELEASE = re.compile(r"(?P<release>(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?)(?P<dev>\.dev\d+)?")
 
 
 def build_clone(folder: Path) -> Path:
@@ -36,11 +33,7 @@ def build_clone(folder: Path) -> Path:
         raise BundleError(msg, found=str(folder), next_step=step)
     version = _own_version(_built(folder, _DIST))
     shutil.rmtree(folder / _STAMPED, ignore_errors=True)
-    stamped = _built(folder, _STAMPED, {_TOLD: version})
-    if version not in stamped.name:
-        msg = "the clone states its version itself, so that each build would have the same"
-        raise BundleError(msg, found=stamped.name)
-    return stamped
+    return _built(folder, _STAMPED, {_TOLD: version})
 
 
 def _built(folder: Path, place: str, told: Mapping[str, str] | None = None) -> Path:
@@ -62,9 +55,7 @@ def _built(folder: Path, place: str, told: Mapping[str, str] | None = None) -> P
 
 
 def _own_version(wheel: Path) -> str:
-    """Give a wheel's version with a number of its content: a post-release where there can be one, else a local part."""
-    version = wheel.stem.split("-")[1]
+    """Give a wheel's version with a number of its content, a post-release, before that of a development (PEP 440)."""
+    release, dot, development = wheel.stem.split("-")[1].partition(".dev")
     number = int(hashlib.sha256(wheel.read_bytes()).hexdigest(), 16) % 10**9
-    if found := _RELEASE.fullmatch(version):
-        return f"{found['release']}.post{number}{found['dev'] or ''}"
-    return f"{version}{'.' if '+' in version else '+'}c{number}"
+    return f"{release}.post{number}{dot}{development}"
