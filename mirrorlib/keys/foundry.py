@@ -8,6 +8,7 @@ them. Whatever either side has no word for is refused by name.
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -23,6 +24,8 @@ from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
 
 PARTITIONS = "includeInPartitioning"
+# A text, which is kept, or a comment, which Foundry's own documentation writes into its examples.
+_COMMENT = re.compile(r'(?P<text>"(?:\\.|[^"\\])*")|//[^\n]*')
 _FIELD = "a field of the schema document"
 _PARTS = (  # of a field; those that say nothing are null
     "type", "name", "nullable", "userDefinedTypeClass", "customMetadata", "arraySubtype", "precision", "scale",
@@ -158,7 +161,9 @@ def _parsed(document: str | bytes | Mapping[str, Any]) -> object:
     if isinstance(document, Mapping):
         return document
     try:
-        return json.loads(document)
+        if isinstance(document, bytes):
+            document = document.decode(json.detect_encoding(document))
+        return json.loads(_COMMENT.sub(lambda found: found["text"] or "", document))
     except ValueError as exc:
         msg = "the schema document is not JSON"
         raise KeysError(msg) from exc

@@ -128,6 +128,18 @@ def test_the_documented_primary_key_is_read(session: SparkSession) -> None:
     assert found.keys == keys_of(found.declare(df))
 
 
+def test_comments_of_the_documentation_are_read_over(session: SparkSession) -> None:
+    """They stand behind values and on lines of their own; what looks like one inside of a text is text."""
+    df = session.createDataFrame([(1, "x")], "`a//b` long, v string")
+    document = json.dumps(to_foundry_schema(key_by(df, ["a//b"])), indent=1)
+    told = "// what it is\n" + "".join(f"{line} // so\n" for line in document.splitlines())
+
+    found = from_foundry_schema(told)
+
+    assert ("a//b",) == found.keys.partition
+    assert df.schema == found.schema
+
+
 def test_no_primary_key_is_null(session: SparkSession) -> None:
     """With a partition key alone, and with none."""
     assert to_foundry_schema(key_by(unique(session), "v"))["primaryKey"] is None
