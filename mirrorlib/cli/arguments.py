@@ -73,6 +73,7 @@ ZONE: Arguments = {
     "--on-gone WORD": "what becomes of a Delta table whose folder is gone from the zone (default: keep)",
     **MEMORY,
 }
+_UNITS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}  # seconds
 DEFAULTS: Mapping[str, object] = {one.name: one.default for one in fields(Options)}
 
 
@@ -127,6 +128,15 @@ def _number(text: str, most: float, what: str) -> float:
     return refuse(text, f"not a {what}")
 
 
+def seconds(text: str) -> float:
+    """Read how long something is: in seconds, or in words, "1 day"."""
+    number, _, unit = text.strip().partition(" ")
+    length = _UNITS.get(unit.strip().lower().removesuffix("s") or "second")
+    if length is None:
+        refuse(text, "not a number of seconds, minutes, hours, days or weeks")
+    return _number(number, sys.float_info.max / length, "number of seconds") * length
+
+
 def size(text: str) -> int:
     """Read a size in bytes, with k, m or g behind it or not."""
     shifts = {"k": 10, "m": 20, "g": 30}
@@ -152,7 +162,7 @@ READERS: Mapping[str, Reader] = {
     "DAYS": positive,
     "MINUTES": positive,
     "N": positive,
-    "SECONDS": lambda text: _number(text, sys.float_info.max, "number of seconds"),
+    "SECONDS": seconds,
     "SHARE": lambda text: _number(text, 1, "share from 0 to 1"),
     "SIZE": _heap,
     "snapshot|now|N": start,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from mirrorlib.cli.arguments import bound
+from mirrorlib.cli.arguments import bound, seconds
 from mirrorlib.cli.command import Command
 from mirrorlib.cli.main import make_parser
 from mirrorlib.fabric.items import write_items
@@ -93,3 +93,21 @@ def test_arguments_are_read_as_they_are_spelled() -> None:
 def test_what_is_no_version_is_left_to_be_read_as_a_moment(text: str) -> None:
     """So that it is refused in our words, with the table's name."""
     assert (text, -1, 7) == (bound(text), bound("-1"), bound("7"))
+
+
+@pytest.mark.parametrize(
+    "text, length",
+    [("0.5", 0.5), ("1 day", 86_400), ("1.5 Hours", 5_400), (" 2  weeks ", 1_209_600)],
+)
+def test_an_interval_may_be_said_in_words(text: str, length: float) -> None:
+    """A number alone is seconds."""
+    assert length == seconds(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "day", "1 dey", "1 day ago", "-1 day", "inf weeks", "1e308 weeks"]
+)
+def test_what_is_no_interval_is_refused(text: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(argparse.ArgumentTypeError, match="not a number of seconds"):
+        seconds(text)

@@ -99,7 +99,8 @@ APPLY = Command(
         "--listing WORD": "look only for what has come to long folders of numbers, or of names in the order of "
         "writing (auto), to all folders where that can be done (incremental), or list every folder in full "
         "(default: auto)",
-        "--backfill-interval SECONDS": "list such a folder in full all the same after this long (default: 1 hour)",
+        "--backfill-interval SECONDS": "list such a folder in full all the same after this long; as any interval, in "
+        "words too: '1 day' (default: 1 hour)",
         "--options JSON": "these and others, by the names that they have in Python; what a job hands over as one text "
         """counts for more: '{"max_bytes": 500000000, "plain_evolution": "rescue"}'""",
     },
