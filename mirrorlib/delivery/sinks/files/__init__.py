@@ -1,1 +1,1 @@
-"""Receive windows as files; see `sink` for what lies where, and `parts` for what a format makes of a value."""
+"""Receive windows as files; see `sink` for what lies where."""

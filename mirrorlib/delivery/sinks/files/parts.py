@@ -1,19 +1,8 @@
 """Write a window by Spark: a few files whose rows stand in the order of the changes, in the shape of a format.
 
-In: a delivery. Out: files in a folder that nobody else knows yet, and their number of rows.
-Promises: read one after another, the parts of changes are in order of the commit version, then of the
-key; of one key in one version what is removed stands before what takes its place. A snapshot has no
-order. Nothing passes through this process. A small window is one file; how many a large one becomes
-is left to Spark. What each format makes of a value, without a loss:
-
-    Parquet     its own types; instants and wall clocks in microseconds.
-    JSON lines  NULL is null. Instants are ISO 8601 with six digits and `Z`, wall clocks the same without
-                `Z`. Decimals are strings, as most readers take a number for a double. Bytes are base64.
-                NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity".
-    CSV         RFC 4180 with a header, UTF-8, lines that end in LF. NULL is nothing at all between two
-                commas, empty text is `""`. The rest as in JSON, without quotes. No nested values.
-
-A type that has no place in the format is refused by the column's name.
+In: a delivery. Out: files in a folder that nobody else knows yet, and their number of rows. Promises: nothing passes
+through this process; a small window is one file, and how many a large one becomes is left to Spark; their order, and
+what each format makes of a value, without a loss, is as docs/export.md says.
 """
 
 from __future__ import annotations

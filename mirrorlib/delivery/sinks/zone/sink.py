@@ -1,29 +1,15 @@
 """Deliver windows as change files of a landing zone: the feed published again, for Fabric or for another mirror.
 
 In: windows. Out: one numbered change file a window, by mirrorlib's own writer, in the folder of the
-table's name. The first snapshot is a file without markers, changes have them (see `changes`). A window
-without a change is no file.
-
-The format has no word for "forget". A snapshot that takes the place of what was published (changes were
+table's name. The format has no word for "forget": a snapshot that takes the place of what was published (changes were
 lost, or the consumer was rewound to a snapshot) is one file that deletes every key that readers may hold
-(see `known`), then inserts all rows: readers apply it as one. Without keys it is refused; the error
-says how to begin anew. Versions that an earlier stream has published are not published again when the
-consumer is rewound to one of them, as an insert would stand there twice.
-
-Columns that are added are new to readers, those that were dropped are NULL in rows that come. Where columns
-go and come in one window, one may have been renamed, so the stream stops and asks for a snapshot; as it
-does where a name stands for another column than in the files before. A column keeps the type that it was
-published in, as a type change stops a Fabric table: a value that does not fit stops the stream, until the folder is
-begun anew.
+(see `known`), then inserts all rows: readers apply it as one. A column keeps the type that it was
+published in, as a type change stops a Fabric table.
 
 Guarantee: each version's changes once, and a window as a whole, as one file is. Claims of the writer say
 what was published (see `batch`); a window that is repeated after a crash is recognized by its batch id. A window
 becomes the file that follows on the one that it was made for, or none: a runner that was overtaken looks again,
 and leaves the table to a later stream.
-
-Bound: a window's rows are in this process's memory, three times over while they are encoded. Spark hands
-them over as files, not through its driver. `max_versions` makes windows smaller, but for the snapshot. A
-window that changes or deletes rows reads all keys that were noted, a file at a time.
 """
 
 from __future__ import annotations
