@@ -108,11 +108,10 @@ def test_a_page_tells_what_the_reports_tell() -> None:
         assert told in text
 
 
-def test_a_page_is_of_one_moment() -> None:
-    """A batch that ended after its table's state was read is not in it yet; those of earlier lives are."""
+def test_rows_of_all_lives_are_added_up() -> None:
+    """A table that was reset has lives before this one, whose batches the ledger still tells."""
     table = TableStatus(table="dbo/orders", state="current", version=7, life=2)
     batches = (
-        batch(life=2, version=8, inserts=4000),
         batch(minutes=1, life=2, version=7, inserts=30),
         batch(minutes=2, life=1, version=99, inserts=1),
     )
@@ -167,10 +166,8 @@ def test_what_is_known_of_the_ledger_is_not_read_again(
     assert found == read_ledger(target, last=4, before=LedgerReport(target=target, batches=()))
 
 
-def test_a_page_that_is_read_while_a_run_writes_is_of_one_moment(
-    target: str, tmp_path: Path
-) -> None:
-    """No batch is shown that the state of its table does not tell yet, and each reading goes on from the one before."""
+def test_a_page_that_is_read_while_a_run_writes_lacks_no_batch(target: str, tmp_path: Path) -> None:
+    """Each reading goes on from the one before."""
     orders = JournalWriter(target, tmp_path / "zone", "dbo/orders")
     orders.apply()
     stop = threading.Event()
@@ -191,9 +188,7 @@ def test_a_page_that_is_read_while_a_run_writes_is_of_one_moment(
 
     versions = [one.status.tables[0].version or 0 for one in seen]
     assert sorted(versions) == versions
-    for one, version in zip(seen, versions, strict=True):
-        batches = re.findall(r'data-l="batch" data-v="([0-9]+)"', make_page(one))
-        assert version >= max(map(int, batches))
+    for one in seen:
         assert [*range(one.ledger.batches[0].batch, 0, -1)][:100] == [
             b.batch for b in one.ledger.batches
         ]

@@ -54,7 +54,7 @@ def make_page(overview: Overview, *, every: int = 0) -> str:
     )  # fmt: skip
     environment.filters |= {"duration": duration, "moment": shown_moment, "parts": _NEXT.split}
     now, status, ways = datetime.now(UTC), overview.status, overview.ways
-    batches = _seen(overview)
+    batches = overview.ledger.batches
     seconds: defaultdict[str, float] = defaultdict(float)
     for one in batches:
         seconds[one.table] += one.spent
@@ -74,14 +74,6 @@ def make_page(overview: Overview, *, every: int = 0) -> str:
         streams=overview.consumers.streams if overview.consumers else (), derived=derived, places=lay_out(derived),
         made={way.target: way for way in reversed(derived)},
     )  # fmt: skip
-
-
-def _seen(overview: Overview) -> list[Applied]:
-    """Leave batches out that ended after their table's state was read: the page is of one moment."""
-    known = [one for one in overview.status.tables if one.version is not None]
-    ends = {one.table: (one.life, one.version) for one in known}
-    batches = overview.ledger.batches
-    return [one for one in batches if (one.life, one.version) <= ends.get(one.table, (math.inf,))]
 
 
 def _text(value: object) -> object:
