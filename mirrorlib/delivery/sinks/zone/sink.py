@@ -49,7 +49,6 @@ class ZoneSink:
     def __init__(self, zone: Store) -> None:
         self._zone = zone
         self._writer = LandingZoneWriter(zone, source=_SOURCE)
-        self._numbers: dict[str, int] = {}  # by table: a number that was the newest
         self._tables: dict[tuple[str, tuple[str, ...]], LandingTable] = {}
 
     def position(self, stream: Stream) -> int:
@@ -90,7 +89,6 @@ class ZoneSink:
                 return self._publish(delivery, data, number, last)
             except (FileChangedError, LandingZoneError, MarkerError, TableBusyError):
                 # Another runner may have published meanwhile: then nothing that was made of the older state counts.
-                self._numbers.pop(place.table, None)
                 if self._newest(place)[0] == number:
                     raise
         msg = "other runners keep publishing to the landing zone"
@@ -132,11 +130,7 @@ class ZoneSink:
 
     def _newest(self, place: FileSequence) -> tuple[int, Claim | None, Batch | None]:
         """Find the newest change file: its number, 0 for none, its writer's claim, and which of our windows it is."""
-        known = self._numbers.get(place.table, 0)
-        number, claim = newest_claim(self._zone, place, known) if known else (0, None)
-        if claim is None:
-            number, claim = newest_claim(self._zone, place, newest_number(self._zone, place))
-        self._numbers[place.table] = number
+        number, claim = newest_claim(self._zone, place, newest_number(self._zone, place))
         return number, claim, read_batch(claim)
 
 
