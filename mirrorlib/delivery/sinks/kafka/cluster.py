@@ -7,7 +7,6 @@ merely asking, whatever the broker makes by itself.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -27,7 +26,6 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 from mirrorlib.delivery.sinks.kafka.address import Address
 from mirrorlib.delivery.sinks.kafka.trouble import MISSING, UNSEEN, Scene, error_of, translated
 
-_LOG = logging.getLogger(__name__)
 _COMPACT = "compact"
 _POLICY = "cleanup.policy"
 # The segment that is written to is never compacted, and each run reads all that is not. Four hours are what
@@ -142,20 +140,12 @@ class Cluster:
             raise scene.error(msg, step, policy)
 
 
-class _Aside:
-    """Keeps what librdkafka says for who debugs it: what matters of it is told in errors."""
-
-    def log(self, level: int, text: str, *args: object) -> None:
-        """Take what would go to standard error."""
-        _LOG.debug("level %d: " + text, level, *args)  # librdkafka's own format
-
-
 def client_conf(address: Address, hear: Callable[[KafkaError], None]) -> dict[str, Any]:
     """Configure a client, as librdkafka takes it: whom to ask, and who hears of trouble."""
     return {
         **address.client,
         "bootstrap.servers": address.brokers,
         "error_cb": hear,
-        "logger": _Aside(),
+        "log_level": 0,  # what matters of it is told in errors
         "log.connection.close": False,
     }
