@@ -1,13 +1,7 @@
 """Deliver windows as files of a folder or an object store: each once, complete when its name is visible.
 
-In: windows. Out, for each table and window:
-
-    <table>/<window>.parquet                        .jsonl or .csv; <window> is 20 digits that sort as delivered,
-                                                    then -snapshot or -reset if it is all rows
-    <table>/<window>.part-00002-of-00004.parquet    the same for a large window
-    <table>/_manifest/<window>.json                 what it is; written last
-
-Steps, each of which may be the last of a process, and is done once whoever repeats it:
+In: windows. Out: files, called as docs/export.md says. Steps, each of which may be the last of a process, and is done
+once whoever repeats it:
 
 1. Spark writes an attempt's files under `_staging`, where nobody looks.
 2. A claim, put-if-absent, says which attempt counts, and what its files will be called.
@@ -15,9 +9,7 @@ Steps, each of which may be the last of a process, and is done once whoever repe
 4. The manifest gets its entry.
 5. What was staged is removed, the claim with it: a late runner whose claim succeeds now finds the entry.
 
-Guarantee: each window once, with the same files, for readers of names and of the manifest alike. A
-reader that takes files away waits for their window's entry. Names of several parts become visible one
-after another; each says how many there are, and the window is whole when the manifest has its entry.
+Guarantee: each window once, with the same files, for readers of names and of the manifest alike.
 """
 
 from __future__ import annotations
