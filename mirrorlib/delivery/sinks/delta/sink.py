@@ -70,16 +70,7 @@ class DeltaSink:
             return 0
 
     def deliver(self, delivery: Delivery) -> int:
-        """Write a window by one commit.
-
-        Raises:
-            ForeignWriteError: the target is somebody else's, or somebody else has written to it.
-            SchemaError: a column or key is not what the target can take.
-            JournalError: the target or the registry was set back.
-            TableBusyError: another stream of the consumer, or another runner, has taken over.
-            OutcomeUnknownError: Delta took the window for one that it knows, and it is not there.
-
-        """
+        """Write a window by one commit."""
         committer = _WindowCommitter(self._target, self._mode, delivery)
         target, stream = self._target, delivery.stream
         # On a local file system Delta keeps no other Java processes off. The lock is that of whoever applies to the

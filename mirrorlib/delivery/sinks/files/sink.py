@@ -42,16 +42,7 @@ class FilesSink:
         return Receiver(self._store, stream.table).last(stream)
 
     def deliver(self, delivery: Delivery) -> int:
-        """Make the window visible, once.
-
-        Raises:
-            LandingZoneError: the table's folder is another consumer's or a Delta table's, or was emptied.
-            SchemaError: a column has no place in the format.
-            StoreError: the store failed, or somebody removed or replaced a file under way.
-            TableBusyError: a later stream of the consumer writes there.
-            TableNameError: the table's name cannot be a folder's.
-
-        """
+        """Make the window visible, once."""
         receiver = Receiver(self._store, delivery.stream.table)
         place = "CSV" if self._format == "csv" else self._format
         check_types(delivery.frame, delivery.stream.table, place)

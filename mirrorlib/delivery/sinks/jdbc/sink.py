@@ -61,16 +61,7 @@ class DatabaseSink:
             return database.position(session, stream) if database.has_books(session) else 0
 
     def deliver(self, delivery: Delivery) -> int:
-        """Apply a window and advance the position, in one transaction; return how many rows were sent.
-
-        Raises:
-            JournalError: the table is not ours, or not what the window follows.
-            SchemaError: a column, a type or a key does not fit, or the database cannot hold a value.
-            StoreError: the database is not there, was lost, or refuses.
-            TableBusyError: another runner has delivered to the table meanwhile.
-            TableNameError: the database cannot have a name.
-
-        """
+        """Apply a window and advance the position, in one transaction; return how many rows were sent."""
         shape = self._settle(delivery)
         frame, table = delivery.frame, delivery.stream.table
         if shape.after is not None:

@@ -58,27 +58,13 @@ class KafkaSink:
         self._lock = threading.Lock()
 
     def position(self, stream: Stream) -> int:
-        """Return the number of the last window that was committed for a stream.
-
-        Raises:
-            StoreError: no broker answers, or it does not allow it.
-            TableBusyError: a later stream of the consumer delivers the table.
-            TableNameError: no topic can be named by the table.
-
-        """
+        """Return the number of the last window that was committed for a stream."""
         sends, found = self._take(stream)
         self._keep(stream, sends, found)
         return found.window
 
     def deliver(self, delivery: Delivery) -> int:
-        """Send a window's messages and its number, all or nothing; return how many rows it has.
-
-        Raises:
-            TableBusyError: another runner has begun to deliver the stream, or a later stream delivers the table.
-            StoreError: nothing of the window is visible; or, where it says so, nobody knows.
-            SchemaError: a column cannot be told in JSON.
-
-        """
+        """Send a window's messages and its number, all or nothing; return how many rows it has."""
         stream, plan = delivery.stream, delivery.plan
         sends, found = self._take(stream)
         if found.window >= plan.number:

@@ -60,19 +60,7 @@ class ZoneSink:
         return last.number if visible else last.number - 1
 
     def deliver(self, delivery: Delivery) -> int:
-        """Publish the window, once.
-
-        Raises:
-            LandingZoneError: the table's folder is somebody else's, a Delta table's too, or the window cannot follow
-                on it.
-            MarkerError: rows without keys were updated or deleted, or only some rows of a key.
-            SchemaError: a column has no place in the format, cannot change as it did, or may have been renamed; a key
-                is NULL.
-            StoreError: the store failed.
-            TableBusyError: a later stream of the consumer writes there.
-            TableNameError: the table's name cannot be a folder's.
-
-        """
+        """Publish the window, once."""
         stream, plan = delivery.stream, delivery.plan
         place = _place(stream)
         self._table(stream, plan)  # refuses the folder of a Delta table
