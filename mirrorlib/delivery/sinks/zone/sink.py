@@ -30,7 +30,7 @@ from mirrorlib.errors import (
     TableBusyError,
 )
 from mirrorlib.feed.net import VERSION
-from mirrorlib.journal.streams import Stream, WindowPlan
+from mirrorlib.journal.streams import Stream
 from mirrorlib.landing.publish.allocate import fulfilled, newest_claim, newest_number
 from mirrorlib.landing.publish.checks import OR_ANEW
 from mirrorlib.landing.publish.claims import Claim, FileSequence
@@ -49,7 +49,6 @@ class ZoneSink:
     def __init__(self, zone: Store) -> None:
         self._zone = zone
         self._writer = LandingZoneWriter(zone, source=_SOURCE)
-        self._tables: dict[tuple[str, tuple[str, ...]], LandingTable] = {}
 
     def position(self, stream: Stream) -> int:
         """Return the number of the last window that is visible."""
@@ -63,7 +62,7 @@ class ZoneSink:
         """Publish the window, once."""
         stream, plan = delivery.stream, delivery.plan
         place = _place(stream)
-        self._table(stream, plan)  # refuses the folder of a Delta table
+        check_no_table(self._zone, place.folder, stream.table)
         data: pa.Table | None = None
         for _ in range(_ATTEMPTS):
             number, claim, last = self._newest(place)
@@ -85,6 +84,7 @@ class ZoneSink:
     def _publish(self, delivery: Delivery, data: pa.Table, number: int, last: Batch | None) -> int:
         """Publish the window as the file that follows on a number, and as no other; *last* is the window there."""
         stream, keys, batch = delivery.stream, delivery.keys, Batch.of(delivery, last)
+        table = self._writer.table(stream.table, keys=delivery.plan.keys)
         replaces = delivery.plan.kind == "snapshot"
         known = KnownKeys(self._zone, _place(stream), keys, batch, data.schema)
         if not replaces:
@@ -103,18 +103,10 @@ class ZoneSink:
             rows = changes.bare_rows(data)
         if keys:
             known.note(number + 1, data, rows, replaces=replaces)
-        table = self._table(stream, delivery.plan)
         written = _write(table, rows, batch, number)
         if keys:
             known.tidy(number + 1, replaces=replaces)
         return written
-
-    def _table(self, stream: Stream, plan: WindowPlan) -> LandingTable:
-        known = (stream.table, plan.keys)
-        if known not in self._tables:
-            check_no_table(self._zone, parse_name(stream.table).folder, stream.table)
-            self._tables[known] = self._writer.table(stream.table, keys=plan.keys)
-        return self._tables[known]
 
     def _newest(self, place: FileSequence) -> tuple[int, Claim | None, Batch | None]:
         """Find the newest change file: its number, 0 for none, its writer's claim, and which of our windows it is."""
