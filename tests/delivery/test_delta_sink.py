@@ -690,11 +690,8 @@ def test_a_window_that_meets_another_commit_is_staged_again(
 
 
 @pytest.mark.parametrize("mode", [MODES[0], pytest.param(MODES[1], marks=pytest.mark.thorough)])
-def test_what_was_set_back_is_noticed_where_only_a_catalog_finds_the_table(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
-    """No position is told then: the registry of one window, and of two, and the table are put back from backups."""
-    monkeypatch.setattr(sink.DeltaSink, "position", lambda *_: 0)
+def test_what_was_set_back_is_noticed(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    """The registry of one window, and of two, and the table are put back from backups."""
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
     copy = Receiver(source, mode)
     state = source.root / "_mirrorlib"
@@ -721,6 +718,25 @@ def test_what_was_set_back_is_noticed_where_only_a_catalog_finds_the_table(
     shutil.copytree(tmp_path / "table2", copy.path)
     spark.catalog.clearCache()
     assert "was set back (found window 2 of the stream in place of 3)" in copy.fail()
+
+
+def test_a_registry_that_was_set_back_is_noticed_however_windows_are_cut(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By the version that the table has come to: a window without changes has a number, and never comes there."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copy = Receiver(source, "changes")
+    copy.take()
+    state = source.root / "_mirrorlib"
+    shutil.copytree(state, tmp_path / "state")
+    source.run("ALTER TABLE {t} SET TBLPROPERTIES ('a' = 'b')").run("INSERT INTO {t} VALUES (2)")
+    copy.take()
+    rows = copy.rows()
+    shutil.rmtree(state)
+    shutil.copytree(tmp_path / "state", state)
+
+    assert "was set back" in copy.fail(max_versions=1)
+    assert rows == copy.rows()
 
 
 @pytest.mark.thorough
