@@ -47,8 +47,8 @@ class Course(ABC, Generic[Reported]):
         self.told = replace(self.told, warnings=tuple(told))
 
     @abstractmethod
-    def begin(self, work: Work, entry: Entry | None) -> Next | None:
-        """End the plan of a runner that was stopped in the middle, and read the folder as it is then; or end there."""
+    def begin(self, work: Work, entry: Entry | None) -> None:
+        """End the plan of a runner that was stopped in the middle, and read the folder as it is then."""
 
     def keep_zone(self, work: Work) -> None:
         """Remember that the zone has proven to be the one that the table was filled from."""
@@ -73,8 +73,7 @@ def advance_table(work: Work, course: Course[Reported]) -> Reported:
     newest = newest_entry(work.journal, lives, course.opened.metadata)
     # Else a pending plan's files would not be found, or another zone's would void it.
     check_same_zone(work, course.view, newest, course.proven)
-    if (pending := course.begin(work, newest)) is not None:
-        return course.end(pending)
+    course.begin(work, newest)
     refuse_changed_source(work.table, course.entry)
     if newest is not None and newest.done is None:  # its own files count as applied only now
         check_same_zone(work, course.view, course.entry, course.proven)

@@ -24,6 +24,7 @@ from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import MirrorError, first_few
 from mirrorlib.events import pick
 from mirrorlib.ingest.advance import Course, advance_table
+from mirrorlib.ingest.batch.commit import end_pending
 from mirrorlib.ingest.batch.evolve_table import heed_readers, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import Standing, read_verified, stand
 from mirrorlib.ingest.batch.open_batch import Prepared
@@ -33,12 +34,12 @@ from mirrorlib.ingest.files.plan import position_after
 from mirrorlib.ingest.files.table_folder import FolderView
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
-from mirrorlib.ingest.next_batch import Next
+from mirrorlib.ingest.next_batch import Next, warnings_of
 from mirrorlib.ingest.options import Asked, Options, show_options
 from mirrorlib.ingest.report import PlannedTable, PlanReport, State
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal, check_owner
-from mirrorlib.journal.entries import REBUILD, Entry, Policies
+from mirrorlib.journal.entries import REBUILD, Entry
 from mirrorlib.journal.registry import registries
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
@@ -46,10 +47,6 @@ from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
 
 REPLACES = "replaces the table"
-_PENDING = (
-    "How batch {batch} of a run that was stopped has ended is not written down. The next run carries it out, unless "
-    "that is done, and goes on behind it; what comes then is told once it has."
-)
 # What is approved, and the members of a planned table that say it.
 _SIDES = {
     "tables": ("state", "batches", "differences"),
@@ -161,7 +158,7 @@ def _plan_end(job: Job, name: TableName) -> PlannedTable:
 
 def _plan_table(job: Job, folder: TableFolder, *, compares: bool) -> PlannedTable:
     journal = Journal(job.state, folder.name)
-    history = History(journal, job.zone.url, moved_from=job.options.moved_from)
+    history = History(journal, job.zone.url, moved_from=job.options.moved_from, planned=True)
     told = PlannedTable(table=folder.name.shown, state="waiting")
     course = _Foreseeing(told=told, compares=compares)
     course.view = FolderView(zone=job.zone, folder=folder, history=history, options=job.options)
@@ -201,16 +198,12 @@ class _Foreseeing(Course[PlannedTable]):
     _standing: Standing | None = None  # as the batches that were foreseen leave it
     _position: Mapping[str, int] = field(default_factory=dict)
 
-    def begin(self, work: Work, entry: Entry | None) -> Next | None:
-        del work
-        self.entry = entry
-        self._position = entry.position if entry else {}
-        if entry is None or entry.done is not None:
-            return None
-        plan = entry.plan
-        files = [(one.name, one.size, one.etag, one.fingerprint) for one in plan.files]
-        self._count(files, plan.rows, plan.policies)
-        return Next(state="behind", reason=_PENDING.format(batch=plan.batch))
+    def begin(self, work: Work, entry: Entry | None) -> None:
+        self.entry, self._standing, prepared = end_pending(work, entry)
+        if self._standing is not None and prepared is not None:
+            self.warn(*warnings_of(prepared, work.source.policies))
+            self._add(work, self._standing, prepared, entry.position if entry else {})
+        self._position = self.entry.position if self.entry else {}
 
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         if self._standing is None:
@@ -248,31 +241,24 @@ class _Foreseeing(Course[PlannedTable]):
         if work.life.why == REBUILD and found and to_pairs(found.columns) == to_pairs(columns):
             created = ("computes the table anew, and changes what differs",)
             differences = tell_difference(work, prepared) if self.compares else ""
+        contents = tuple(
+            (one.file.name, one.file.size, one.file.etag, one.fingerprint)
+            for one in prepared.landed
+        )
         changes = prepared.growth.changes(before) if before else created
         if prepared.growth.rewritten:
             most = f"of {work.options.rewrite_limit:,} that --rewrite-limit allows"
             changes = (*changes, f"writes {standing.bytes:,} bytes of the table again, {most}")
         self._standing = replace(standing, columns=columns)
         self.told = replace(
-            planned, schema_changes=(*planned.schema_changes, *changes), differences=differences
-        )
-        seen = [(one.file, one.fingerprint) for one in prepared.landed]
-        files = [(file.name, file.size, file.etag, fingerprint) for file, fingerprint in seen]
-        self._count(files, prepared.rows, work.source.policies)
-
-    def _count(
-        self, files: Iterable[tuple[str, int, str, str]], rows: int, policies: Policies
-    ) -> None:
-        """Add what a batch holds, its files as `PlannedTable.contents` tells them."""
-        told = self.told
-        contents = (*told.contents, *files)
-        self.told = replace(
-            told,
-            batches=told.batches + 1,
-            files=len(contents),
-            rows=told.rows + rows,
-            first_file=contents[0][0],
+            planned,
+            batches=planned.batches + 1,
+            files=planned.files + len(contents),
+            rows=planned.rows + prepared.rows,
+            first_file=planned.first_file or contents[0][0],
             last_file=contents[-1][0],
-            contents=contents,
-            policies=asdict(policies),
+            schema_changes=(*planned.schema_changes, *changes),
+            contents=planned.contents + contents,
+            policies=asdict(work.source.policies),
+            differences=differences,
         )

@@ -97,6 +97,7 @@ def test_applied_batches_count_and_voided_ones_do_not(journal: Journal) -> None:
     } == found.etags
     assert ("2026-01-01T00:03:00+00:00", 4) == (str(found.newest).replace(" ", "T"), found.count)
     assert found == History(journal, "/zone").applied()
+    assert 6 == History(journal, "/zone", planned=True).applied().count
 
 
 def test_a_new_life_has_applied_nothing(journal: Journal) -> None:

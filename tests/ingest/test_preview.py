@@ -1,4 +1,4 @@
-"""What `plan` says where a runner was stopped in the middle."""
+"""What `plan` says where a runner was stopped in the middle: what `apply` then does."""
 
 from __future__ import annotations
 
@@ -25,31 +25,58 @@ def planned(mirror: Mirror, **options: Any) -> PlannedTable:
 
 @pytest.mark.thorough("commit")
 @pytest.mark.parametrize("step", ["plan", "commit"])
-def test_a_pending_plan_is_told_by_what_it_holds(mirror: Mirror, step: str) -> None:
-    """What comes behind it depends on how it ends, and is told then."""
+def test_files_behind_a_pending_plan_are_judged_by_the_table(mirror: Mirror, step: str) -> None:
+    """They add columns to it, under a policy that lets them; the plan itself counts until it is committed."""
     mirror.publish()
     mirror.run_until(step, "after")
     mirror.publish(WIDER, [0])
 
-    found = planned(mirror)
+    found, strict = planned(mirror), planned(mirror, evolution="strict")
 
-    assert ("behind", 1, 1, 3) == (found.state, found.batches, found.files, found.rows)
-    assert mirror.file_name(3) == found.first_file == found.last_file
-    assert "How batch 3 of a run that was stopped" in found.reason
+    batches = 2 if step == "plan" else 1
+    assert ("behind", batches, batches) == (found.state, found.batches, found.files)
+    assert ("adds the column w bigint",) == found.schema_changes
+    assert ("failed", mirror.file_name(4)) == (strict.state, strict.file)
+    assert "evolution is strict" in strict.reason
     report = mirror.run()
     assert ("current", 4) == (report.state, report.position)
-    assert "current" == planned(mirror).state
+
+
+def test_a_pending_first_plan_makes_the_table(fresh: Mirror) -> None:
+    """With its own columns; the file behind it adds to them."""
+    fresh.publish()
+    fresh.run_until("plan", "after")
+    fresh.publish(WIDER, [0])
+
+    found = planned(fresh)
+
+    assert (2, 2) == (found.batches, found.files)
+    assert ("creates the table with 2 columns", "adds the column w bigint") == found.schema_changes
 
 
 @pytest.mark.thorough
-def test_a_pending_plan_that_was_looked_at_is_carried_out_alone(mirror: Mirror) -> None:
-    """The file behind it waits, as nobody has seen what it does."""
+def test_foreign_writes_behind_a_pending_plan_are_told(mirror: Mirror) -> None:
+    """As apply will tell them."""
     mirror.publish()
     mirror.run_until("plan", "after")
+    mirror.do("DELETE FROM {t} WHERE id = 1")
+
+    found = planned(mirror)
+
+    assert "failed" == found.state
+    assert f"version {mirror.newest}, DELETE by " in found.reason
+    mirror.assert_failed("ForeignWriteError", f"version {mirror.newest}, DELETE by ")
+
+
+@pytest.mark.thorough
+def test_a_pending_plan_that_has_to_be_voided_counts_no_more(mirror: Mirror) -> None:
+    """Its file was replaced: the one that is there now is next."""
     mirror.publish()
-    options = (mirror.spark, str(mirror.zone), mirror.target)
+    mirror.run_until("plan", "after")
+    mirror.replace(3, WIDER, [0])
 
-    report = mirror.run(approve=mirrorlib.plan(*options).hash)
+    found = planned(mirror)
 
-    assert ("behind", 3) == (report.state, report.position)
-    mirror.assert_current()
+    assert ("behind", 1, 1) == (found.state, found.batches, found.files)
+    assert ("adds the column w bigint",) == found.schema_changes
+    assert ("current", 3) == ((report := mirror.run()).state, report.position)

@@ -25,15 +25,26 @@ from mirrorlib.errors import MirrorError, OutcomeUnknownError
 from mirrorlib.events import emit, pick
 from mirrorlib.ingest.batch.adopt import adopt_batch
 from mirrorlib.ingest.batch.evolve_table import evolve_table, readers_property, refuse_table
-from mirrorlib.ingest.batch.foreign_writes import find_outcome, life_is_over, refuse_set_back
+from mirrorlib.ingest.batch.foreign_writes import (
+    Standing,
+    find_outcome,
+    life_is_over,
+    refuse_set_back,
+)
 from mirrorlib.ingest.batch.open_batch import FAULTS, Prepared, prepare_again
-from mirrorlib.ingest.batch.outcome import DIRECT, cause_of_void, find_damage, outcome_of
+from mirrorlib.ingest.batch.outcome import (
+    DIRECT,
+    cause_of_void,
+    find_damage,
+    outcome_of,
+    standing_cause,
+)
 from mirrorlib.ingest.batch.snapshot import stage_difference, stage_snapshot
 from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.report import Kind
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.work import Attempt, Work
-from mirrorlib.journal.entries import REBUILD, Done, Plan
+from mirrorlib.journal.entries import REBUILD, Done, Entry, Plan
 
 _LOG = logging.getLogger(__name__)
 
@@ -221,3 +232,46 @@ def _commit_void(attempt: Attempt, fault: MirrorError) -> None:
         create_mirror(work.spark, work.ref, columns, (), work.life.uuid, more)
     facts = {"outcome": "void", "cause": cause_of_void(plan, fault)}
     mark_nothing(work.spark, work.ref, attempt.mark(facts))
+
+
+def end_pending(
+    work: Work, newest: Entry | None
+) -> tuple[Entry | None, Standing | None, Prepared | None]:
+    """See what becomes of the plan of a runner that was stopped in the middle, and write nothing.
+
+    Where it has made no commit, its files are opened as apply will, which carries it out before anything else.
+
+    Returns the newest batch, as it has ended or will; what it stands on, None when it has ended, so that the table
+    itself shows it; and the batch's files, when it will be applied.
+
+    Raises `ForeignWriteError`: somebody else wrote to the table since; `OutcomeUnknownError`: nobody can tell any more
+    what became of it.
+    """
+    if newest is None or newest.done is not None:
+        return newest, None, None
+    plan = newest.plan
+    attempt = Attempt(work=work, plan=plan)
+    version, ended = find_outcome(attempt)
+    if ended is not None:
+        return Entry(plan=plan, done=outcome_of(attempt, ended)), None, None
+    refuse_set_back(work, plan)
+    found = find_table(work.spark, work.ref) if plan.before else None
+    standing = Standing(version=version, readers=plan.policies.readers)
+    if found is not None:
+        standing = replace(standing, columns=found.columns, table_id=found.id, bytes=found.bytes)
+    prepared, voided = None, None
+    try:
+        prepared = prepare_again(attempt, found)
+    except FAULTS as fault:
+        voided = cause_of_void(plan, fault)
+    done = Done(
+        outcome="applied" if voided is None else "void",
+        version=version or 0,
+        table_id=standing.table_id,
+        columns=(),
+        table_bytes=standing.bytes,
+        kind="",
+        finished_at="",  # it is never stored
+        cause=standing_cause(plan, voided),
+    )
+    return Entry(plan=plan, done=done), standing, prepared

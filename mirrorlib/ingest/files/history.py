@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import JournalError
 from mirrorlib.ingest.files.plan import Watched
 from mirrorlib.journal.disk import Journal
-from mirrorlib.journal.entries import Done, Entry, Life, Plan
+from mirrorlib.journal.entries import Entry, Life
 from mirrorlib.landing.listing import AppliedFiles
 from mirrorlib.store import StoredFile, open_store
 from mirrorlib.store.target import settled
@@ -66,13 +66,15 @@ def _files_in(table: pa.Table) -> dict[tuple[str, str], tuple[str, datetime]]:
 class History:
     """The applied files of a table's present life, the newest one, or the one numbered *until*; reads each plan once.
 
-    What identified a file's content elsewhere than in the *zone* says nothing of what is here now. A plain folder's
-    files that were read at *moved_from* are taken for those here.
+    *planned* counts the files of a plan without an outcome too. What identified a file's content elsewhere than in the
+    *zone* says nothing of what is here now. A plain folder's files that were read at *moved_from* are taken for those
+    here.
     """
 
     journal: Journal
     zone: str
     moved_from: str | None = None
+    planned: bool = False
     until: int | None = None
 
     def __post_init__(self) -> None:
@@ -100,9 +102,9 @@ class History:
             following = self._batch + 1
             here = following == newest.plan.batch
             entry = newest if here else self.journal.entry(life, following)
-            if entry.done is None:
+            if entry.done is None and not self.planned:
                 break
-            self._add(entry.plan, entry.done)
+            self._add(entry)
         files = self._here()
         etags = {name: etag for name, (etag, _) in files.items()}
         latest = max((modified for _, modified in files.values()), default=None)
@@ -210,9 +212,10 @@ class History:
         }
         self._count = count + len(left)
 
-    def _add(self, plan: Plan, done: Done) -> None:
+    def _add(self, entry: Entry) -> None:
+        plan = entry.plan
         self._batch = plan.batch
-        if done.outcome != "applied":
+        if entry.done is not None and entry.done.outcome != "applied":
             return
         # A plain folder's files are known by where they lay, too.
         root = "" if plan.policies.plain is None else plan.zone
