@@ -1,13 +1,15 @@
 """Review delimited text: header, rows, values, line ends, markers, keys, by the steps of the reader itself.
 
 In: a `Review` of one listed file. Out: what it learns of that, and findings on the way. A file
-has an error here exactly when a reader cannot read it; rows behind a value that does not fit are told too. Everything
-passes in pieces.
+has an error here exactly when a reader cannot read it; what lies behind the first one is told too, as far
+as it can be read. Everything passes in pieces.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,13 +19,25 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import Review, Rows, UnreadableError
 from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, small_markers
 from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE, iter_pieces, open_rows
-from mirrorlib.landing.delimited.tables import RAGGED, header_schema, start_reading
+from mirrorlib.landing.delimited.tables import Reading, header_schema, lines_of, start_reading
 from mirrorlib.landing.delimited.text import DAMAGED, UNDECODABLE, TextFile
 from mirrorlib.landing.given import add_given
 from mirrorlib.names import partition_values
 
 _RULES = {OPEN_QUOTE: "text-open-quote", NO_HEADER: "text-no-header"}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Survey:
+    """What a reader refuses of a file, as far as the file has been gone through."""
+
+    # The places of rows that have not as many fields as the header, counted from 0.
+    ragged: array[int] = field(default_factory=lambda: array("q"))
+    ragged_line: int | None = None  # the line on which the first of them begins
+    # The first value that does not fit its type, None when there is none.
+    misfit: ChangeFileError | None = None
 
 
 def review_text(review: Review, dialect: Dialect) -> bool:
@@ -48,8 +62,6 @@ def _unreadable(exc: ChangeFileError) -> UnreadableError:
     if exc.reason.startswith(UNDECODABLE):
         rule = "text-undecodable"
         what = f"line {exc.line} is not {exc.reason.removeprefix(UNDECODABLE)}"
-    elif exc.reason.endswith(RAGGED):
-        rule, what = "text-ragged-row", f"{exc.found} fields"
     elif exc.reason.endswith(DAMAGED):
         rule, what = "damaged", "it cannot be decompressed"
     return UnreadableError(what, rule=rule, line=exc.line)
@@ -107,11 +119,10 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
     keys = {key: column.name for key in stated if (column := schema.key(key))}
     required = (column.name for column in schema.columns if dialect.required(column.name))
     nulls = {name: Rows() for name in required if name not in keys.values()}
-    misfits: list[ChangeFileError] = []
-    stopped = None
+    survey, stopped = _Survey(), None
     review.marked = bool(schema.marker)
     try:
-        for rows in _iter_rows(text, schema, misfits):
+        for rows in _survey_tables(text, schema, survey):
             start = review.rows
             if schema.marker:
                 review.see_markers(rows.column(schema.marker))
@@ -122,14 +133,19 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
             _see_nulls(nulls, rows, schema.marker, start)
     except ChangeFileError as exc:
         stopped = exc
-    if misfits:
-        _tell_misfit(review, dialect, misfits[0])
+    told = (review.unknown, review.unmarked, review.changes)
+    for alike in (*told, *review.null_keys.values(), *nulls.values()):
+        _shift(alike, survey)
+    _tell_misfits(review, dialect, survey, len(schema.columns) + bool(schema.marker))
     for key in policy.missing_keys(names) if review.rows else ():
         review.tell("key-missing", "no such column", column=key)
     review.tell_rows(schema.marker)
+    firsts = {missing.first for missing in nulls.values() if missing.first is not None}
+    sound = firsts and not survey.ragged and not survey.misfit
+    lines = lines_of(text, schema, firsts) if sound else {}
     for name, missing in nulls.items():
-        if missing.count:
-            review.tell("text-null", missing.summary, column=name, row=missing.first)
+        if (row := missing.first) is not None:
+            review.tell("text-null", missing.summary, column=name, row=row, line=lines.get(row))
     if stopped is not None:
         raise stopped
 
@@ -156,22 +172,58 @@ def _see_nulls(nulls: dict[str, Rows], rows: pa.Table, marker: str | None, start
         nulls[name].see(missing_in(rows, markers, name), start)
 
 
-def _iter_rows(
-    text: TextFile, schema: FileSchema, misfits: list[ChangeFileError]
-) -> Iterator[pa.Table]:
-    """Give a file's rows in pieces; one with a value that does not fit is noted, and comes as text."""
+def _survey_tables(text: TextFile, schema: FileSchema, survey: _Survey) -> Iterator[pa.Table]:
+    """Give a file's sound rows, in row order, and note the others; a piece with one of these comes as text."""
     reading = start_reading(text, schema)
     row = 0
     for piece in iter_pieces(reading.opened):
-        rows = reading.parse(piece, row)
-        try:
-            rows = reading.typed(piece, rows, row)
-        except ChangeFileError as exc:
-            misfits.append(exc)
-        yield rows
-        row += len(rows)
+        before = len(survey.ragged)
+        fields = _sound(reading, piece, row, survey)
+        ragged = len(survey.ragged) - before
+        if not ragged:
+            try:
+                fields = reading.typed(piece, fields, row)
+            except ChangeFileError as exc:
+                survey.misfit = survey.misfit or exc
+        yield fields
+        row += len(fields) + ragged
+
+
+def _sound(reading: Reading, piece: Piece, first_row: int, survey: _Survey) -> pa.Table:
+    """Parse a piece; without its ragged rows, if it has any."""
+    try:
+        return reading.parse(piece, first_row)
+    except ChangeFileError:
+        width, kept, before = len(reading.opened.names), [], len(survey.ragged)
+        for row, (line, text, count) in enumerate(reading.rows(piece), first_row):
+            if count == width:
+                kept.append(text)
+                continue
+            survey.ragged.append(row)
+            survey.ragged_line = survey.ragged_line or line
+        if len(survey.ragged) == before:
+            raise
+        return reading.parse(Piece(b"".join(kept), piece.line), first_row)
+
+
+def _tell_misfits(review: Review, dialect: Dialect, survey: _Survey, width: int) -> None:
+    count = len(survey.ragged)
+    if count:
+        what = f"{count:,} row{'' if count == 1 else 's'}; the header has {width} fields"
+        line = survey.ragged_line
+        review.tell("text-ragged-row", what, row=survey.ragged[0], line=line)
+    if survey.misfit is not None:
+        _tell_misfit(review, dialect, survey.misfit)
 
 
 def _tell_misfit(review: Review, dialect: Dialect, exc: ChangeFileError | SchemaError) -> None:
     what = f"{exc.found}; {dialect.data_type(exc.column or '').name} is declared"
     review.tell("text-value", what, column=exc.column, row=exc.row, line=exc.line)
+
+
+def _shift(rows: Rows, survey: _Survey) -> None:
+    """Count the ragged rows, which are left out, into the place of a row."""
+    for place in survey.ragged:
+        if rows.first is None or place > rows.first:
+            return
+        rows.first += 1

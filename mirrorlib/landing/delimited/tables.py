@@ -32,8 +32,6 @@ from mirrorlib.landing.parquet import ROWS_AT_A_TIME
 from mirrorlib.landing.types import NtzPolicy
 from mirrorlib.landing.values import first_refused
 
-RAGGED = "fields than the header"  # how the complaint about a row ends
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
@@ -46,8 +44,13 @@ class Reading:
     types: dict[str, DataType]
     kinds: dict[str, pa.DataType]
 
-    def rows(self, piece: Piece) -> Iterator[tuple[int, bytes]]:
-        """Give the line and the text of each row of a piece, as pyarrow counts rows."""
+    def rows(self, piece: Piece) -> Iterator[tuple[int, bytes, int]]:
+        """Give the line, the text and the number of fields of each row of a piece, as pyarrow counts rows."""
+        fields = self.opened.grammar.fields
+        return ((line, text, len(fields(text))) for line, text in self.bare_rows(piece))
+
+    def bare_rows(self, piece: Piece) -> Iterator[tuple[int, bytes]]:
+        """Give the line and the text of each row: to count fields takes several times as long."""
         return self.opened.grammar.rows_of(piece, width=len(self.opened.names))
 
     def parse(self, piece: Piece, first_row: int) -> pa.Table:
@@ -84,10 +87,10 @@ class Reading:
         """Find what pyarrow could not parse; its own message shows data."""
         opened, expected = self.opened, len(self.opened.names)
         check_utf8(piece, opened.grammar, opened.file)
-        for row, (line, text) in enumerate(self.rows(piece), first_row):
-            count = len(opened.grammar.fields(text))
+        for row, (line, _, count) in enumerate(self.rows(piece), first_row):
             if count != expected:
-                msg = f"the row has {'fewer' if count < expected else 'more'} {RAGGED}"
+                what = "fewer" if count < expected else "more"
+                msg = f"the row has {what} fields than the header"
                 found = f"{count} in place of {expected}"
                 return opened.file.fault(msg, row=row, line=line, found=found)
         return opened.file.fault("the rows cannot be parsed", line=piece.line)
@@ -109,7 +112,7 @@ class Reading:
             row, name = min(faults, key=lambda fault: fault[0])  # the first column of the first row
             value = fields.column(name)[row].as_py()
             msg, step = self.types[name].complaint(value, self.kinds[name])
-            (line, _), found = next(islice(self.rows(piece), row, None)), shape_of(value)
+            (line, _), found = next(islice(self.bare_rows(piece), row, None)), shape_of(value)
             raise self.opened.file.fault(
                 msg, column=name, row=first_row + row, line=line, found=found, next_step=step
             )
@@ -187,7 +190,7 @@ def lines_of(text: TextFile, schema: FileSchema, wanted: Collection[int]) -> dic
     for piece in iter_pieces(reading.opened):
         behind = first + len(reading.parse(piece, first))
         if any(first <= row < behind for row in wanted):
-            rows = enumerate(reading.rows(piece), first)
+            rows = enumerate(reading.bare_rows(piece), first)
             lines |= {row: line for row, (line, _) in rows if row in wanted}
         first = behind
         if len(lines) == len(wanted):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlib.landing.check.zone import check_zone
+from mirrorlib.landing.delimited import tables
 
 if TYPE_CHECKING:
     from mirrorlib.landing.check.report import Finding
@@ -105,18 +106,16 @@ def test_the_last_line_need_not_end(zone: ZoneWriter, content: str) -> None:
     assert () == lint(zone, content)
 
 
-def test_a_ragged_row_ends_the_review_of_its_file(zone: ZoneWriter) -> None:
-    """It is told with its line; the next file is reviewed all the same."""
-    table = zone.root / "orders"
-    table.mkdir()
-    (table / f"{2:020d}.csv").write_text(f"{HEADER}\r\n5,e,9\r\n")
+def test_ragged_rows_count_in_the_place_of_others(zone: ZoneWriter) -> None:
+    """A marker's row is its row in the file, though rows before it have no place for one."""
+    rows = ["1,a,0", "2,b", "3,c,0", "4", "5,e,9", "6,f", "7,g,8"]
 
-    found = {one.rule: one for one in lint(zone, f"{HEADER}\r\n1,a,0\r\n2,b\r\n3,c,9\r\n")}
+    found = {one.rule: one for one in lint(zone, "\r\n".join([HEADER, *rows, ""]))}
 
     assert {"text-ragged-row", "marker-unknown"} == set(found)
-    assert 3 == found["text-ragged-row"].line
-    assert "2 in place of 3 fields" == found["text-ragged-row"].found
-    assert (f"{2:020d}.csv", 0) == (found["marker-unknown"].file, found["marker-unknown"].row)
+    assert (1, 4) == (found["text-ragged-row"].row, found["marker-unknown"].row)
+    assert "3 rows; the header has 3 fields" == found["text-ragged-row"].found
+    assert found["marker-unknown"].found.startswith("2 rows")
 
 
 @pytest.mark.parametrize("rows", [0, 3, 300_000])
@@ -201,7 +200,7 @@ def test_a_value_that_is_not_of_its_type_is_named_with_its_line(zone: ZoneWriter
 
 
 def test_a_null_where_none_may_be_is_found_in_any_piece(zone: ZoneWriter) -> None:
-    """Counted through the file; the first is named with its row."""
+    """Counted through the file; the first is named with its line."""
     columns = [COLUMNS[0], {"Name": "v", "DataType": "Int64", "IsNullable": False}]
     metadata = {"FileFormat": "csv", "SchemaDefinition": {"Columns": columns}}
     table = zone.table("orders", keys=["id"], metadata=metadata)
@@ -212,7 +211,32 @@ def test_a_null_where_none_may_be_is_found_in_any_piece(zone: ZoneWriter) -> Non
     (finding,) = check_zone(str(zone)).findings
 
     assert ("text-null", "2 rows") == (finding.rule, finding.found)
-    assert 50_000 == finding.row
+    assert (50_000, 50_002) == (finding.row, finding.line)
+
+
+def test_the_lines_of_many_columns_nulls_cost_one_more_look(
+    zone: ZoneWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was looked for from the file's beginning."""
+    names = [f"c{at}" for at in range(20)]
+    columns = [{"Name": name, "DataType": "Int64", "IsNullable": False} for name in names]
+    metadata = {"FileFormat": "CSV", "SchemaDefinition": {"Columns": columns}}
+    table = zone.table("orders", keys=["id"], metadata=metadata)
+    rows = [["1"] * row + [""] + ["1"] * (19 - row) for row in range(20)]
+    text = "".join(
+        ",".join(row) + "\r\n" for row in [["id", *names], *(["1", *row] for row in rows)]
+    )
+    (table.folder / f"{1:020d}.csv").write_text(text, newline="")
+    looks = []
+    begin = tables.start_reading
+    monkeypatch.setattr(tables, "start_reading", lambda *given: looks.append(1) or begin(*given))
+
+    found = [one for one in check_zone(str(zone)).findings if one.rule == "text-null"]
+
+    assert [(row, row + 2, f"c{row}") for row in range(20)] == [
+        (one.row, one.line, one.column) for one in found
+    ]
+    assert 1 == len(looks)
 
 
 @pytest.mark.parametrize("properties", [{"RowSeparator": ";"}, {"ColumnSeparator": "||"}])
