@@ -109,7 +109,8 @@ class StatusReport(StateReport):
             return [NEW]
         lines = []
         for t in self.tables:
-            since = f" since {shown_moment(t.since)}" if (t.since and t.state in STOPPED) else ""
+            told = t.since and t.state in {*STOPPED, "current"}
+            since = f" since {shown_moment(t.since)}" if told else ""
             lines += [reason_line(t.table, f"{t.state}{since}", t.reason)] if t.reason else []
         lines += [f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings]
         return [*lines, f"published by {self.publisher}"] if self.publisher else lines
@@ -261,7 +262,8 @@ def _with_listing(
         status = _turned(status, "current")
     if status.state == "current":
         reason = EMPTIED if opened.emptied else ""
-        status = replace(status, reason=reason)
+        since = status.since if reason == status.reason else opened.listed_at
+        status = replace(status, reason=reason, since=since)
     return status
 
 

@@ -117,8 +117,10 @@ def test_every_other_notebook_runs_in_fabrics_form(
     derived = {"name": "made", "sources": f"{target}/orders", "target": made}
     kept = run(spark, items, "propagate keys", **derived)
     stands = run(spark, items, "status", target=target, to=book)
+    tested = run(spark, items, "self test", folder=str(tmp_path / "tested"))
 
-    assert [True] * 4 == [report["ok"] for report in (loaded, sent, kept, stands)]
+    assert [True] * 5 == [report["ok"] for report in (loaded, sent, kept, stands, tested)]
+    run(spark, items, "tour", folder=str(tmp_path / "tour"))
     assert rows == read_rows(spark, f"{target}/orders") == read_rows(spark, f"{copy}/orders")
     assert [{"id": 1, "v": "a"}, {"id": 2, "v": None}] == read_rows(spark, made)
     assert ["orders"] == [row["table"] for row in read_rows(spark, f"{book}/mirrorlib_ledger")]

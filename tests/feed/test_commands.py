@@ -59,6 +59,10 @@ def test_feed_shows_what_changed(mirror: str, capsys: pytest.CaptureFixture[str]
     assert (0, 5) == (code, len(out.splitlines()[2:]))
     code, out, _ = run(capsys, "feed", mirror, "orders", "--after", newest)
     assert (0, True) == (code, "Nothing has changed" in out)
+    beyond = ("feed", mirror, "orders", "--after", f"{int(newest) + 1}")
+    assert "is beyond the newest version" in run(capsys, *beyond)[2]
+    code, out, _ = run(capsys, *beyond, "--allow-out-of-range")
+    assert (0, True) == (code, "Nothing has changed" in out)
 
 
 def test_feed_as_json_lines(mirror: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,10 +32,13 @@ def test_a_folder_that_its_publisher_has_emptied_is_current(
     orders = zone.table("orders", keys=["id"], by_time=by_time)
     for number in (1, 2):
         orders.file([{"id": number}], number=number)
-    assert "current" == apply(spark, zone, target).state
+    applied = apply(spark, zone, target)
+    assert "current" == applied.state
     for number in (1, 2):
         orders.path(number).unlink()
     before = mirrorlib.status(target).tables[0]
+    assert str(applied.since) < str(before.since)
+    assert "orders: current since " in str(mirrorlib.status(target))
 
     first, second = apply(spark, zone, target), apply(spark, zone, target)
     status = mirrorlib.status(target).tables[0]

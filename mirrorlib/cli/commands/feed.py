@@ -17,9 +17,11 @@ _SHOWN = 100
 
 def _feed(arguments: argparse.Namespace) -> bool:
     from mirrorlib.delta.address import find_feed_table
+    from mirrorlib.delta.sessions import configured
     from mirrorlib.feed.changes import first_changes
     from mirrorlib.feed.declared_keys import find_mirror
     from mirrorlib.feed.owners import stored_columns
+    from mirrorlib.feed.window import BEYOND
 
     address, its_keys = call(find_mirror, arguments, place=arguments.target)
     spark = start_spark(arguments)
@@ -29,7 +31,9 @@ def _feed(arguments: argparse.Namespace) -> bool:
     after = arguments.after
     if after is None:
         after = (commits.newest if arguments.until is None else commits.first) - 1
-    frame = call(mirrorlib.read_feed, arguments, spark=spark, table=address, after=after, keys=keys)
+    given = {"spark": spark, "table": address, "after": after, "keys": keys}
+    with configured(spark, {BEYOND: "true"} if arguments.allow_out_of_range else {}):
+        frame = call(mirrorlib.read_feed, arguments, **given)
     changes = first_changes(frame, arguments.table, keys, arguments.limit or _SHOWN)
     if arguments.json:
         for change in changes.changes:
@@ -51,6 +55,7 @@ FEED = Command(
         "--after N": "changes after this version or moment; -1 for all (default: the newest commit's, or all with "
         "--until)",
         "--until N": "up to this one (default: the newest version)",
+        "--allow-out-of-range": "a version or moment beyond the last commit is that one, and no error",
         "--net": "what is different between the two, not what happened",
         "--limit N": f"changes at most (default: {_SHOWN})",
         "--key* COLUMN": "a key column, for a table that names none itself; may be repeated",

@@ -44,7 +44,7 @@ column-type: a column has a type that Delta cannot hold
     Publish nested values as a JSON string, and numbers with at most 38 digits.
 value-out-of-range: a value does not fit the Delta type of its column
     Publish times in whole microseconds, and values within their type.
-schema-conflict: a column changes to a type that has nothing in common with the earlier one
+schema-conflict: a column changes to a type that has nothing in common with the earlier one (Fabric: SchemaMergeFailure)
     Publish the file with the earlier type, or create the table folder again with a full load.
 text-undecodable: a file has bytes that are not of the declared encoding
     Write the file in the declared encoding; UTF-8 by default.
@@ -98,13 +98,13 @@ file-changing: a file was replaced, removed or has grown while it was reviewed
     Write under a name that begins with an underscore, and rename; then check again.
 column-untyped: a column is of no type, because the file has no value for it
     Give the writer a schema; do not let it infer types from values.
-schema-drift: a column changes its type from file to file
+schema-drift: a column changes its type from file to file (Fabric: SchemaMergeFailure)
     Give the writer one schema for all files of a table.
-nullability-flip: a column is required in one file and optional in another
+nullability-flip: a column is required in one file and optional in another (Fabric: SchemaMergeFailure)
     Write every column as optional, always.
 new-required-column: a later file brings a new column that is required
     Write the new column as optional.
-dropped-required-column: a file lacks a column that was required before
+dropped-required-column: a file lacks a column that was required before (Fabric: SchemaMergeFailure)
     Keep the column, or create the table folder again with a full load.
 text-null: a column that is declared with IsNullable false is NULL in a row
     Write a value, or declare IsNullable true.
