@@ -690,8 +690,11 @@ def test_a_window_that_meets_another_commit_is_staged_again(
 
 
 @pytest.mark.parametrize("mode", [MODES[0], pytest.param(MODES[1], marks=pytest.mark.thorough)])
-def test_what_was_set_back_is_noticed(spark: SparkSession, tmp_path: Path, mode: str) -> None:
-    """The registry of one window, and of two, and the table are put back from backups."""
+def test_what_was_set_back_is_noticed_where_only_a_catalog_finds_the_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """No position is told then: the registry of one window, and of two, and the table are put back from backups."""
+    monkeypatch.setattr(sink.DeltaSink, "position", lambda *_: 0)
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
     copy = Receiver(source, mode)
     state = source.root / "_mirrorlib"
@@ -721,9 +724,10 @@ def test_what_was_set_back_is_noticed(spark: SparkSession, tmp_path: Path, mode:
 
 
 def test_a_registry_that_was_set_back_is_noticed_however_windows_are_cut(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the version that the table has come to: a window without changes has a number, and never comes there."""
+    monkeypatch.setattr(sink.DeltaSink, "position", lambda *_: 0)
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
     copy = Receiver(source, "changes")
     copy.take()

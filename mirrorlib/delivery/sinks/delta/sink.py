@@ -20,6 +20,7 @@ from mirrorlib.delivery.sinks.open import open_place
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keep_keys, keys_property
 from mirrorlib.delta.lock import lock_table
+from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.properties import FEED, VECTORS
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import Found, TableRef, check_made, find_table, open_log, refer
@@ -28,6 +29,7 @@ from mirrorlib.errors import (
     JournalError,
     LandingZoneError,
     MirrorError,
+    StoreError,
     TableBusyError,
     first_line,
 )
@@ -58,9 +60,14 @@ class DeltaSink:
         self.pairs = mode != "current"
 
     def position(self, stream: Stream) -> int:
-        """Return 0 for unknown: `deliver` reads the target's log anyhow."""
-        del stream
-        return 0
+        """Read it from the target's log; 0 where only a catalog can, and `deliver` looks itself."""
+        ref = refer(self._target, parse_name(stream.table))
+        if ref.path is None:
+            return 0
+        try:
+            return read_last_commit(FileLog(open_store(ref.path))).window_of(stream.uuid)
+        except StoreError:
+            return 0
 
     def deliver(self, delivery: Delivery) -> int:
         """Write a window by one commit."""
