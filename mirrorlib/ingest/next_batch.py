@@ -50,6 +50,10 @@ _LEFT_OUT = (
     "change files that are left out: {left}. The table begins with number {first}, as --start-at says, and no number "
     "before that is applied. If they count, start it over: mirrorlib reset TARGET TABLE"
 )
+_NOT_LEFT_OUT = (
+    "--start-at {asked} counts for nothing: the table has begun with another number, and earlier change files are "
+    "there. To leave them out: mirrorlib reset TARGET TABLE --start-at {asked}"
+)
 _GONE = (
     "{file} is not in the landing zone, and without it the table cannot be computed anew. Bring it back, "
     "or publish a snapshot of the source, and begin with that: mirrorlib rebuild TARGET TABLE --start-at N"
@@ -104,7 +108,7 @@ def open_next(
     goal = rebuilt_position(work.journal, work.lives) if anew else None
     if not position:
         position = first_position(opened.listing, work.life.start_at)
-        warn(*(_left_out(work, opened, position) if goal is None else ()))
+        warn(*(_told_of_first(work, opened, position) if goal is None else ()))
     clock: dict[str, float] = {}
     while True:
         coming = choose_files(opened, position, bars, options.settle)
@@ -142,10 +146,15 @@ def open_next(
         return replace(coming, state="waiting", reason=untyped, file=name)
 
 
-def _left_out(work: Work, opened: OpenedFolder, position: Mapping[str, int]) -> Iterator[str]:
-    """Say what a life leaves out."""
-    if left := sum(1 for _ in passed_over(opened.listing, position)):
-        yield _LEFT_OUT.format(left=left, first=work.life.start_at)
+def _told_of_first(work: Work, opened: OpenedFolder, position: Mapping[str, int]) -> Iterator[str]:
+    """Say what a life leaves out, and where it leaves out nothing although that is asked for."""
+    listing, first, asked = opened.listing, work.life.start_at, work.options.start_at
+    left = sum(1 for _ in passed_over(listing, position))
+    if left:
+        yield _LEFT_OUT.format(left=left, first=first)
+    visible = any(asked in files for files in listing.partitions.values())
+    if visible and asked != first and not listing.by_time:
+        yield _NOT_LEFT_OUT.format(asked=asked)
 
 
 def _up_to(

@@ -357,6 +357,7 @@ def test_a_table_that_starts_over_leaves_no_file_out(
     found = apply(spark, zone, target, start_at=2)["orders"]
 
     assert ("current", 3) == (found.state, found.position)
+    assert "--start-at 2 counts for nothing" in str(found.warnings)
     assert {1: "a", 2: "a", 3: "a"} == values(spark, target)
 
 
