@@ -259,7 +259,7 @@ class Commits:
                 actions = read_actions(self.store.read(path) or b"", path, kind)
                 rows = [one.get(kind) for one in actions]
             else:
-                with suppress(pa.ArrowException), self.store.open_file(path) as file:
+                with suppress(pa.ArrowException, OSError), self.store.open_file(path) as file:
                     rows = pq.read_table(file, columns=[kind]).column(0).drop_null().to_pylist()
             found = next(filter(None, rows), None)
             if found is not None:

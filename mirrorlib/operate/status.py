@@ -262,7 +262,7 @@ def _with_listing(
         status = _turned(status, "current")
     if status.state == "current":
         reason = EMPTIED if opened.emptied else ""
-        since = status.since if reason == status.reason else opened.listed_at
+        since = status.since if reason == status.reason else None  # which the next run writes down
         status = replace(status, reason=reason, since=since)
     return status
 

@@ -26,7 +26,8 @@ from pyspark.sql import functions as f
 
 from mirrorlib.commit.protocol import OvertakenError
 from mirrorlib.delta.columns import Columns
-from mirrorlib.delta.log import FileLog, checksum_path, commit_path, read_checksum
+from mirrorlib.delta.commits import Commits
+from mirrorlib.delta.log import FileLog, checksum_path, commit_path
 from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.delta.sessions import PATTERN, carries_marks, file_reader, side_by_side
 from mirrorlib.delta.table import Found, find_table
@@ -80,9 +81,11 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
             _decode(work.spark, prepared)
             prepared.check_files()
             adds = [_added(landed, copy) for landed, copy in pairs]
+            seen = Commits(table, work.table)
+            sums = seen.checksum if seen.newest == version else {}
         with attempt.step("commit", counted=True):
             counts = True  # as far as anybody knows, until the store has answered
-            counts = _commit(attempt, table, version, adds)
+            counts = _commit(attempt, table, version, adds, sums)
     finally:
         for copy in [] if counts else copies:
             table.delete(copy)
@@ -183,8 +186,17 @@ def _added(landed: Landed, copy: str) -> dict[str, Any]:
     }
 
 
-def _commit(attempt: Attempt, table: Store, after: int, adds: Sequence[dict[str, Any]]) -> bool:
-    """Add a plan's files by the version behind *after*; False where somebody else has that version."""
+def _commit(
+    attempt: Attempt,
+    table: Store,
+    after: int,
+    adds: Sequence[dict[str, Any]],
+    before: Mapping[str, Any],
+) -> bool:
+    """Add a plan's files by the version behind *after*; False where somebody else has that version.
+
+    The checksum *before* is the one of *after*, if that has one.
+    """
     plan, now = attempt.plan, int(time.time() * 1000)
     rows = {MARKER_NAMES[INSERT]: plan.rows}
     facts = {"outcome": "applied", "kind": "adopt", "rows": rows, "bytes": plan.bytes}
@@ -211,7 +223,7 @@ def _commit(attempt: Attempt, table: Store, after: int, adds: Sequence[dict[str,
     txn = {"appId": mark.app_id, "version": mark.version, "lastUpdated": now}
     actions = [{"commitInfo": info}, {"txn": txn}, *({"add": add} for add in adds)]
     text = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
-    path, data, before = commit_path(after + 1), text.encode(), read_checksum(table, after)
+    path, data = commit_path(after + 1), text.encode()
     # A store that repeats a call whose answer was lost meets its own file.
     if not (table.put_new(path, data) or table.read(path) == data):
         return False

@@ -30,14 +30,11 @@ from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, Newcomer, grow
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_all
 from mirrorlib.ingest.rows.marks import MARKER_NAMES, read_marks
-from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, Landed, read_landed
+from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, Landed, Room, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.store import StoredFile
 
-_AT_ONCE = (
-    16  # files of an object store that are opened at once: its answers are waited for, nine a file
-)
 FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
 
 
@@ -105,16 +102,16 @@ def prepare_files(
     sizes = [file.size for file in files if source.policies.kind_of(file.name) == "parquet"]
     small = sum(sizes) <= SMALL_BYTES
     landed: list[Landed] = []
-    columns, decoded, fault = before, 0, None
+    columns, room, fault = before, Room(SMALL_DECODED), None
 
     def open_one(file: StoredFile) -> Landed:
         if not small and file.name in suspects:
             decode_all(source, file)
-        return read_landed(source, file, decode=small, room=SMALL_DECODED - decoded)
+        return read_landed(source, file, decode=small, room=room)
 
-    for file, opening in _open_ahead(open_one, files, source.zone.at_once):
+    for file, opened_one in _open_ahead(open_one, files, source.zone.at_once):
         try:
-            opened = opening.result()
+            opened = opened_one()
             newcomer = Newcomer(
                 landed=opened,
                 before=before,
@@ -132,29 +129,36 @@ def prepare_files(
             if landed and divisible:
                 break  # as the first file of the next batch, it says what is wrong
             raise exc.but(file=file.name) from exc
-        landed.append(opened)
-        decoded += opened.rows.nbytes if opened.rows is not None else SMALL_DECODED + 1
-        if small and decoded > SMALL_DECODED:
+        if small and opened.rows is None:
             small = False  # once: for each later file again, it would take time by their square
             landed = [replace(one, rows=None) for one in landed]
+        landed.append(opened if small else replace(opened, rows=None))
     growth = growth_of(before, columns, source.policies.readers)
     return Prepared(source=source, landed=tuple(landed), growth=growth, fault=fault)
 
 
 def _open_ahead(
     open_one: Callable[[StoredFile], Landed], files: Sequence[StoredFile], at_once: int
-) -> Iterator[tuple[StoredFile, Future[Landed]]]:
-    """Open files in order, up to so many at once, and no more bytes of them than a small batch has."""
-    pool = ThreadPoolExecutor(at_once)
+) -> Iterator[tuple[StoredFile, Callable[[], Landed]]]:
+    """Open files in order, up to so many at once, and no more bytes of them than a small batch has.
+
+    Where it is one, its caller's thread opens it; and none is opened ahead before the first was good.
+    """
+    if at_once == 1:
+        yield from ((file, partial(open_one, file)) for file in files)
+        return
+    pool, most = ThreadPoolExecutor(at_once), 1
     try:
         ahead, size = deque[tuple[StoredFile, Future[Landed]]](), 0
         for file in files:
-            while ahead and (len(ahead) == at_once or size + file.size > SMALL_BYTES):
-                size -= ahead[0][0].size
-                yield ahead.popleft()
+            while ahead and (len(ahead) >= most or size + file.size > SMALL_BYTES):
+                opened, opening = ahead.popleft()
+                size -= opened.size
+                yield opened, opening.result
+                most = at_once
             ahead.append((file, pool.submit(open_one, file)))
             size += file.size
-        yield from ahead
+        yield from ((file, opening.result) for file, opening in ahead)
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -8,6 +8,7 @@ before anything is planned; whole columns pass through memory only for batches t
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -54,17 +55,29 @@ class Landed(OpenedFile):
     null_keys: int  # NULLs in its key columns, all together
     key_span: Span | None = None  # the first and the last key of a large batch's file
     key_ends: Mapping[str, Ends] = field(default_factory=dict)  # of a Parquet file's key columns
-    spark_decodes: bool | None = None  # a Parquet file's pages; None where nobody has looked yet
     fingerprint: str  # tells its content from any other
 
 
+class Room:
+    """Bytes of memory that rows which are kept may take, all together, whoever reads them."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self._lock = threading.Lock()
+
+    def take(self, rows: pa.RecordBatch | pa.Table) -> bool:
+        """Say whether there is room for more rows; once there is not, there is for none."""
+        with self._lock:
+            self.left -= rows.nbytes
+            return self.left >= 0
+
+
 def read_landed(
-    source: Source, file: StoredFile, *, decode: bool, room: int = SMALL_DECODED
+    source: Source, file: StoredFile, *, decode: bool, room: Room | None = None
 ) -> Landed:
     """Open one change file; with *decode*, all its rows are decoded, otherwise only its marker column is read.
 
-    A file whose rows take more than *room* bytes of memory is not kept whole, nor is one with dates that
-    only Spark can read.
+    A file for whose rows there is no *room* is not kept whole, nor is one with dates that only Spark can read.
 
     Raises `ChangeFileError`: the file is empty, cut short, damaged, or changed while it was read; `FileChangedError`:
     it was removed since it was listed; `MarkerError` and `SchemaError`: as `count_marks` does, or a marker is unknown
@@ -73,7 +86,9 @@ def read_landed(
     read = _read_parquet if source.policies.kind_of(file.name) == "parquet" else _read_text
     try:
         with source.zone.open_file(file.path) as handle:
-            landed = read(source, file, handle, room if decode else -1)
+            landed = read(
+                source, file, handle, (room or Room(SMALL_DECODED)) if decode else Room(-1)
+            )
     except StoreError:
         source.check(file)  # removed since it was listed, or is the store out of reach?
         raise
@@ -81,12 +96,12 @@ def read_landed(
     return landed
 
 
-def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int) -> Landed:
+def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: Room) -> Landed:
     opened = open_file(source, file, handle)
     schema = opened.schema
     handle.seek(0)
     try:
-        rows = _read_rows(handle, room) if schema.decoded_bytes <= room else None
+        rows = _read_rows(handle, room) if schema.decoded_bytes <= room.left else None
         moved = [column.name for column in schema.own.columns if column.moved]
         if rows is not None and any(first_moved(rows.column(name)) is not None for name in moved):
             rows = None  # some value is not what Arrow reads, but what Spark does
@@ -98,7 +113,6 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
             spans.append(key_span(piece, keys) if rows is None else None)
             for name, seen in ends.items():
                 seen.see(piece.column(name))
-        decodes = spark_decodes(handle) if rows is None else None
         fingerprint = end_of(handle, file.size)
     except (pa.ArrowException, OSError) as exc:
         raise damaged(opened, exc) from exc
@@ -110,31 +124,29 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         null_keys=sum(one.nulls for one in ends.values()) + untyped * schema.rows,
         key_span=None if untyped else join_spans(spans),
         key_ends=ends,
-        spark_decodes=decodes,
         rows=rows,
         fingerprint=fingerprint,
     )
 
 
-def _read_rows(handle: BinaryIO, room: int) -> pa.Table | None:
+def _read_rows(handle: BinaryIO, room: Room) -> pa.Table | None:
     """Decode a Parquet file a piece at a time; None as soon as it takes more memory than there is room for."""
     pieces: list[pa.RecordBatch] = []
     for piece in iter_batches(handle):
-        room -= piece.nbytes
-        if room < 0:
+        if not room.take(piece):
             return None
         pieces.append(piece)
     return pa.Table.from_batches(pieces) if pieces else open_parquet(handle).read()
 
 
-def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) -> Landed:
+def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: Room) -> Landed:
     """Read text to its end: without a footer, nothing less tells its rows and whether they are sound."""
     hashing = Hashing(handle)
     opened = open_file(source, file)
     counts: Counter[int] = Counter()
     keys, untyped = typed_keys(opened)
-    kept: list[pa.Table] = []
-    seen = size = nulls = 0
+    kept: list[pa.Table] | None = []
+    seen = nulls = 0
     for rows in iter_pieces(opened, handle=cast("BinaryIO", hashing)):
         part = replace(opened, schema=replace(opened.schema, rows=len(rows)))
         try:
@@ -143,18 +155,18 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
             of_file = exc.but(row=seen + (exc.row or 0))
             raise with_line(opened, of_file) from exc
         nulls += count_nulls(rows, keys)
-        seen, size = seen + len(rows), size + rows.nbytes
-        if size <= room:
+        seen += len(rows)
+        if kept is not None and room.take(rows):
             kept.append(rows)
         else:
-            kept = []
+            kept = None
     return Landed(
         source=source,
         file=file,
         schema=replace(opened.schema, rows=seen),
         counts={marker: counts[marker] for marker in MARKER_NAMES},
         null_keys=nulls + untyped * seen,
-        rows=pa.concat_tables(kept) if size <= room else None,
+        rows=None if kept is None else pa.concat_tables(kept),
         fingerprint=hashing.finish(),
     )
 
@@ -203,7 +215,7 @@ def find_misfit(opened: OpenedFile, column: FileColumn, kind: pa.DataType) -> in
     return None
 
 
-def can_spark_read(opened: Landed) -> bool:
+def can_spark_read(opened: OpenedFile) -> bool:
     """Say whether Spark's own reader gives the same values for all columns of a file, and its markers."""
     typed = [column for column in opened.schema.own.columns if not pa.types.is_null(column.type)]
     if not typed or not all(column.native for column in typed):
@@ -211,8 +223,6 @@ def can_spark_read(opened: Landed) -> bool:
     marker = opened.schema.marker_type
     if marker is not None and not pa.types.is_null(marker) and not is_native(marker):
         return False
-    if opened.spark_decodes is not None:
-        return opened.spark_decodes
     with opened.source.zone.open_file(opened.file.path) as handle:
         return spark_decodes(handle)
 
