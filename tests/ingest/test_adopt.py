@@ -18,8 +18,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mirrorlib
-from mirrorlib.delta.log import read_checksum
+from mirrorlib.delta.log import checksum_path, read_checksum
 from mirrorlib.errors import StoreError, TableBusyError
+from mirrorlib.ingest.batch import adopt
 from mirrorlib.ingest.batch.adopt import tell_ends
 from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.report import TableReport
@@ -71,21 +72,28 @@ def test_a_first_load_takes_its_files_as_they_are(fresh: Mirror) -> None:
     assert ["insert"] * 4 == [row["_change_type"] for row in feed.collect()]
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("trouble", ["", "lost", "stale"])
 def test_the_table_is_summed_up_beside_the_commit(
-    fresh: Mirror, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+    fresh: Mirror, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    """As Delta itself counts; where that cannot be written, the batch is there all the same."""
+    """As Delta itself counts; not behind another version's sums, and the batch is there even if they are lost."""
 
-    def lose(_: LocalStore, path: str, __: bytes) -> None:
+    def lose(store: LocalStore, path: str, data: bytes) -> None:
         if path.endswith(".crc"):
             msg = "the store is out of reach"
             raise StoreError(msg)
-        put(_, path, __)
+        put(store, path, data)
 
-    put = LocalStore.put
-    if fails:
+    def spoil(*given: Any) -> None:
+        path = fresh.path / checksum_path(fresh.newest)
+        path.write_text(json.dumps({**json.loads(path.read_text()), "txnId": "another"}))
+        decode(*given)
+
+    put, decode = LocalStore.put, adopt._decode
+    if trouble == "lost":
         monkeypatch.setattr(LocalStore, "put", lose)
+    if trouble == "stale":
+        monkeypatch.setattr(adopt, "_decode", spoil)
     fresh.publish([{"id": 1, "v": "x"}])
     fresh.publish(MORE)
 
@@ -94,7 +102,7 @@ def test_the_table_is_summed_up_beside_the_commit(
     said = read_checksum(open_store(str(fresh.path)), fresh.newest)
     detail = fresh.spark.sql(f"DESCRIBE DETAIL {fresh.sql}").collect()[0]
     sums = {"numFiles": detail["numFiles"], "tableSizeBytes": detail["sizeInBytes"]}
-    assert ({} if fails else sums) == {name: said[name] for name in sums if name in said}
+    assert ({} if trouble else sums) == {name: said[name] for name in sums if name in said}
 
 
 def test_the_ends_that_are_told_are_those_of_the_rows(fresh: Mirror) -> None:

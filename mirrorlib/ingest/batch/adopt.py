@@ -82,7 +82,7 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
             prepared.check_files()
             adds = [_added(landed, copy) for landed, copy in pairs]
             seen = Commits(table, work.table)
-            sums = seen.checksum if seen.newest == version else {}
+            sums = seen.checksum if seen.exist and seen.newest == version else {}
         with attempt.step("commit", counted=True):
             counts = True  # as far as anybody knows, until the store has answered
             counts = _commit(attempt, table, version, adds, sums)
@@ -227,18 +227,20 @@ def _commit(
     # A store that repeats a call whose answer was lost meets its own file.
     if not (table.put_new(path, data) or table.read(path) == data):
         return False
-    if (
-        before.keys() >= _CHECKSUM
-    ):  # else Delta sums up all files by a job, as soon as somebody asks
-        now_there = {
-            "txnId": info["txnId"],
-            "tableSizeBytes": before["tableSizeBytes"] + plan.bytes,
-            "numFiles": before["numFiles"] + len(adds),
-        }
-        checksum = {name: before[name] for name in _CHECKSUM} | now_there
-        with contextlib.suppress(StoreError):  # the batch is there
-            table.put(checksum_path(after + 1), json.dumps(checksum).encode())
+    more = {"tableSizeBytes": plan.bytes, "numFiles": len(adds)}
+    _write_checksum(table, after + 1, str(info["txnId"]), before, more)
     return True
+
+
+def _write_checksum(
+    table: Store, version: int, transaction: str, before: Mapping[str, Any], more: Mapping[str, int]
+) -> None:
+    """Sum up the table where that is known of the version *before*; else Delta does, by a job, when it is asked."""
+    if before.keys() >= _CHECKSUM:
+        sums = {name: before[name] + count for name, count in more.items()}
+        said = {name: before[name] for name in _CHECKSUM} | sums | {"txnId": transaction}
+        with contextlib.suppress(StoreError):  # the batch is there
+            table.put(checksum_path(version), json.dumps(said).encode())
 
 
 def tell_ends(found: Mapping[str, Ends]) -> dict[str, Any]:
