@@ -47,7 +47,7 @@ def test_a_folder_that_its_publisher_has_emptied_is_current(
     assert before.reason == first.reason == second.reason == status.reason
     assert str(applied.since) < str(first.since)
     assert first.since == second.since == status.since
-    assert "orders: current since " in str(mirrorlib.status(target))
+    assert "orders is current since " in str(mirrorlib.status(target))
     assert "current" == mirrorlib.plan(spark, str(zone.root), target).tables[0].state
     orders.file([{"id": 3}], number=3)
     assert ("current", "") == ((found := apply(spark, zone, target)).state, found.reason)
