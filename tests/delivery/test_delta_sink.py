@@ -657,7 +657,7 @@ def test_a_late_runner_of_an_earlier_stream_writes_nothing_where_no_lock_is(
     meet(monkeypatch, mode, others)
     report = copy.run()
     assert "busy" == report.state, report.reason
-    assert "was rewound since" in report.reason
+    assert "another runner has taken over" in report.reason
     assert 2 == len(copy.windows())
     assert (copy.stream.uuid, 1) == copy.windows()[-1]
 
@@ -827,7 +827,8 @@ def test_windows_without_changes_leave_no_gap(
         receiver.take()
     source.run(quiet)
     copy.take()
-    copy.rewind(source.newest)
+    if mode == "changes":  # a copy that begins behind a version asks for a snapshot
+        copy.rewind(source.newest)
     source.run("INSERT INTO {t} VALUES (2)")
     for receiver in (numbered, copy):
         receiver.take()
