@@ -93,9 +93,7 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
     """
     if ref.path is not None:
         commits = Commits(open_store(ref.path), str(ref.name))
-        if (
-            not commits.exist
-        ):  # a runner that was killed while it made the table leaves drafts in a log
+        if not commits.exist:  # a killed runner may have left drafts in a log
             return None
         with contextlib.suppress(FeedError, KeyError, ValueError):
             return _find_by_log(spark, ref, commits)

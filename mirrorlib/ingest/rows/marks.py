@@ -139,11 +139,6 @@ def typed_keys(opened: OpenedFile) -> tuple[list[str], int]:
     return [column.name for column in typed if column.given is None], len(found) - len(typed)
 
 
-def count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:
-    """Count NULLs in the rows: the footer would know, but Arrow ends the process over damaged statistics."""
-    return sum(int(rows.column(name).null_count) for name in names)
-
-
 @dataclass(slots=True)
 class Ends:
     """What a log tells of a column of a data file: how many NULLs it has, and values among which both ends are.

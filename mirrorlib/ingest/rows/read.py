@@ -25,7 +25,6 @@ from mirrorlib.ingest.rows.marks import (
     Ends,
     Span,
     count_marks,
-    count_nulls,
     join_spans,
     key_span,
     read_marks,
@@ -84,11 +83,10 @@ def read_landed(
     or NULL, or a column cannot be mirrored.
     """
     read = _read_parquet if source.policies.kind_of(file.name) == "parquet" else _read_text
+    room = (room or Room(SMALL_DECODED)) if decode else Room(-1)
     try:
         with source.zone.open_file(file.path) as handle:
-            landed = read(
-                source, file, handle, (room or Room(SMALL_DECODED)) if decode else Room(-1)
-            )
+            landed = read(source, file, handle, room)
     except StoreError:
         source.check(file)  # removed since it was listed, or is the store out of reach?
         raise
@@ -154,7 +152,7 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: Room) -
         except MarkerError as exc:
             of_file = exc.but(row=seen + (exc.row or 0))
             raise with_line(opened, of_file) from exc
-        nulls += count_nulls(rows, keys)
+        nulls += sum(rows.column(name).null_count for name in keys)
         seen += len(rows)
         if kept is not None and room.take(rows):
             kept.append(rows)
