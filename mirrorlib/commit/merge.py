@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructField
 
@@ -65,6 +65,9 @@ def commit_staged(
     # "=" joins faster, and is the same where no key is NULL.
     equal = "<=>" if staged.null_keys else "="
     matches = " AND ".join(f"t.{quote(key)} {equal} s.{quote(key)}" for key in staged.keys)
+    # Each file of the table tells its rows' ends, so that those without such keys are not opened.
+    for key, (least, most) in {} if staged.null_keys else staged.ranges.items():
+        matches = f"t.{quote(key)} BETWEEN {least} AND {most} AND {matches}"
     if ADD in staged.ops:
         matches = f"s.{OP} <> {ADD} AND {matches}"
     columns = [one for one in staged.frame.schema.fields if one.name not in {OP, SET, FRESH}]
@@ -78,7 +81,8 @@ def commit_staged(
         carried = {}
         matches = f"{as_condition(f's.{OP}', mark.text)} AND {matches}"
     clauses = " ".join(_clauses(staged, names, quiet=quiet, dropped=dropped, refused=refused))
-    with claimed(mark, _changes_of(staged)) as rows:
+    # What is always true: Spark builds bloom filters of selective sides only.
+    with claimed(mark, staged.frame.where(f.col(OP) > 0)) as rows:
         if rows is None:
             return
         conf = configured(spark, carried, _merge_conf(staged, columns, table_bytes))
@@ -117,17 +121,6 @@ def _clauses(
             f"WHEN NOT MATCHED AND s.{OP} IN ({PUT}, {ADD}) THEN INSERT ({', '.join(names)}) VALUES ({given})"  # noqa: S608  # every name in it is quoted
         )
     return clauses
-
-
-def _changes_of(staged: Staged) -> DataFrame:
-    """Filter the changes by what is always true: Spark builds bloom filters of selective sides only.
-
-    A range of the first key does more where it is known: "=" carries it over to the table, whose
-    row groups outside of it are skipped.
-    """
-    if staged.key_range is None or staged.null_keys:
-        return staged.frame.where(f.col(OP) > 0)
-    return staged.frame.where(f.col(quote(staged.keys[0])).between(*staged.key_range))
 
 
 def _merge_conf(staged: Staged, columns: Sequence[StructField], table_bytes: int) -> dict[str, str]:

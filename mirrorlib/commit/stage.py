@@ -2,14 +2,15 @@
 
 In: a frame, or rows in memory, and a `Stage` for files: at most one row for each key that matches, and what to do with
 it in `OP`. Whoever writes a Delta table folds to this: the marker fold of a batch, the net changes of a window. Out:
-`Staged`. What the footers of the written files tell (rows, ops, NULL keys, the range of the first key) costs no job.
+`Staged`. What the footers of the written files tell (rows, ops, NULL keys, ranges of whole-number keys)
+costs no job.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -49,8 +50,8 @@ class Staged:
     # The column whose value has to be greater for an update to count; None where all count.
     conditional: str | None = None
     partial: bool = False  # updates set those columns alone of which `SET` says so
-    # Smallest and largest value of the first key column, where it has whole numbers and both are known.
-    key_range: tuple[int, int] | None = None
+    # Smallest and largest value of key columns that have whole numbers, where known; of no use where a key is NULL.
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     # Rows by marker name, where they are not those of the files.
     counts: Mapping[str, int] | None = None
 
@@ -117,7 +118,9 @@ def stage_frame(
             for key in keys
             for one in of_keys[key]
         ),
-        key_range=_range(of_keys[keys[0]]) if keys and kinds[keys[0]] in _RANGED else None,
+        ranges={
+            key: known for key in keys if kinds[key] in _RANGED and (known := _range(of_keys[key]))
+        },
     )
 
 
@@ -151,11 +154,7 @@ def staged_table(
     ops = [ADD] if len(rows) else []
     if OP in rows.column_names:
         ops = rows.column(OP).unique().to_pylist()
-    ends = None
-    first = rows.column(keys[0]) if keys else pa.chunked_array([], pa.null())
-    if pa.types.is_integer(first.type):  # Arrow and Spark agree
-        known = pc.min_max(first).as_py()
-        ends = None if known["min"] is None else (known["min"], known["max"])
+    whole = [key for key in keys if len(rows) and pa.types.is_integer(rows.column(key).type)]
     return Staged(
         frame=frame,
         ops=frozenset(ops),
@@ -163,7 +162,10 @@ def staged_table(
         bytes=rows.nbytes if size is None else size,
         keys=keys,
         null_keys=any(rows.column(key).null_count for key in keys),
-        key_range=ends,
+        ranges={
+            key: (pc.min(rows.column(key)).as_py(), pc.max(rows.column(key)).as_py())
+            for key in whole
+        },
     )
 
 

@@ -41,7 +41,7 @@ def test_rows_ops_and_ends_come_from_footers(
     staged = stage_frame(stage, "rows", frame, ["id"], OPS)
 
     assert (len(rows), ops) == (staged.rows, staged.ops)
-    assert ends == staged.key_range
+    assert ends == staged.ranges.get("id")
     assert any(key is None for key, _ in rows) == staged.null_keys
     assert sorted(map(str, rows)) == sorted(str(tuple(row)) for row in staged.frame.collect())
 
@@ -57,7 +57,7 @@ def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot(
 
     staged = stage_frame(stage, "rows", frame, ["a.b"], OPS)
 
-    assert (True, None) == (staged.null_keys, staged.key_range)
+    assert (True, {}) == (staged.null_keys, staged.ranges)
 
 
 def test_rows_that_become_fewer_go_and_come_again(spark: SparkSession) -> None:

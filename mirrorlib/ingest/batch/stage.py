@@ -127,7 +127,6 @@ def _stage_large(stage: Stage, prepared: Prepared, *, replaces: bool) -> Staged:
         null_keys=any(landed.null_keys for landed in prepared.landed),
         conditional=_conditional(prepared),
         partial=prepared.source.policies.partial is not None,
-        key_range=None,  # of many keys it is wide: its filter would cost and leave nothing out
     )
 
 
