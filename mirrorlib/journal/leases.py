@@ -2,9 +2,8 @@
 
 In: a state folder. Out: a lease, held while its file is renewed. The next lease is taken by
 put-if-absent once the newest one was given back, has run out, or belongs to a process of this
-machine that has ended; one that cannot be read is held for a term since it was written, as its
-holder may be at it. What is delivered or applied rests on windows and marks, not on leases: two clocks may
-differ, and a runner that was paused for too long wakes up to find its lease taken.
+machine that has ended, or cannot be read, as no runner leaves one. What is delivered or applied rests on windows and
+marks, not on leases: two clocks may differ, and a runner that was paused for too long wakes up to find its lease taken.
 """
 
 from __future__ import annotations
@@ -75,15 +74,9 @@ class Lease:
         names = newest_names(self._state, self._folder)
         if not names:
             return 0, ""
-        number, path = number_of(names[0]), f"{self._folder}/{names[0]}"
-        held = read_object(self._state.read(path))
-        try:
-            by = f"{held.get('host')}, process {held.get('pid')}" if _is_held(held) else ""
-        except (KeyError, TypeError, ValueError):  # nobody can tell until when, as without a zone
-            stored = self._state.stat(path)
-            fresh = stored is not None and abs(datetime.now(UTC) - stored.modified) < TERM
-            by = f"whoever has written {path}" if fresh else ""
-        return number, by
+        held = read_object(self._state.read(f"{self._folder}/{names[0]}"))
+        by = f"{held.get('host')}, process {held.get('pid')}" if _is_held(held) else ""
+        return number_of(names[0]), by
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{numbered(number)}.json"
@@ -95,7 +88,10 @@ class Lease:
 
 
 def _is_held(held: dict[str, Any]) -> bool:
-    if datetime.fromisoformat(held["until"]) <= datetime.now(UTC):
+    try:
+        if datetime.fromisoformat(held["until"]) <= datetime.now(UTC):
+            return False
+    except (KeyError, TypeError, ValueError):  # it does not say until when, or not in which zone
         return False
     here, pid = held.get("host") == os.uname().nodename, held.get("pid")
     return not here or not isinstance(pid, int) or process_started(pid) == held.get("started")
