@@ -129,21 +129,9 @@ def extends(new: DataType, old: DataType) -> bool:
     return new.simpleString() == old.simpleString()
 
 
-def widens(old: DataType, new: DataType) -> Column | None:
-    """Return a column of the new type where the Delta at hand widens the old one to it in place, else None."""
-    types = widening(old.simpleString(), new.simpleString())
-    return Column("", types[1]) if types and in_place(*types) else None
-
-
 def in_place(old: pa.DataType, new: pa.DataType) -> bool:
     """Say whether the Delta at hand changes a column to a wider type without rewriting the table."""
     return widens_in_place(old, new) and (new in _SMALL or spark_generation() >= FULL_WIDENING)
-
-
-def holds(old: DataType, new: DataType) -> Column | None:
-    """Return a column of the new type where that is the one that holds both, as far as values go, else None."""
-    types = widening(old.simpleString(), new.simpleString())
-    return Column("", types[1]) if types else None
 
 
 def widening(old: str, new: str) -> tuple[pa.DataType, pa.DataType] | None:

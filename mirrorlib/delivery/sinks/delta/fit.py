@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 from mirrorlib.commit.mark import Mark, append_rows, overwrite_columns
 from mirrorlib.delivery.sink import Delivery, check_continued
 from mirrorlib.delivery.sinks.delta.work import WindowWork
-from mirrorlib.delta.columns import Columns, extends, holds, is_same, widens
+from mirrorlib.delta.columns import Column, Columns, extends, in_place, is_same, widening
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
 from mirrorlib.delta.log import REWRITE
 from mirrorlib.delta.properties import REWRITE_LIMIT
@@ -94,15 +94,16 @@ def _change_types(
     """Widen columns; return those that get more fields."""
     wider, rewritten, nested = [], [], []
     for old, new in pairs:
-        column = widens(old.dataType, new.dataType)
-        if column is not None:
-            wider.append(replace(column, name=old.name))
+        was, becomes = old.dataType.simpleString(), new.dataType.simpleString()
+        types, back = widening(was, becomes), widening(becomes, was)
+        if types is not None and in_place(*types):
+            wider.append(Column(old.name, types[1]))
+        elif types is not None:
+            rewritten.append(Column(old.name, types[1]))
         elif extends(new.dataType, old.dataType):
             nested.append(new)
-        elif (column := holds(old.dataType, new.dataType)) is not None:
-            rewritten.append(replace(column, name=old.name))
-        elif widens(new.dataType, old.dataType) is None:  # as in a table that was made anew
-            raise _misfit(work, old, new.dataType.simpleString())
+        elif back is None or not in_place(*back):  # else as in a table that was made anew
+            raise _misfit(work, old, becomes)
     if wider:
         widen_columns(work.spark, work.ref, tuple(wider), work.found)
     if rewritten:
