@@ -17,9 +17,7 @@ that a person can read:
     journal/<table>/status.json                             the last word about the table, for
                                                             people; nothing rests on it
 
-`<inverse>` makes the newest batch sort first, so one short listing finds it. Promises: lives, plans
-and outcomes are written by put-if-absent, so whoever comes second reads what the first has written.
-Protocol: docs/architecture.md, "The commit protocol".
+`<inverse>`, and what is promised: see `plan_log`. Protocol: docs/architecture.md, "The commit protocol".
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 In: the store of a state folder. Out: frozen values read from, and written as, small JSON files that a
 person can read: `<inverse>-<number>.plan.json`, `….done.json`, where `<inverse>` makes the newest sort first.
-Promises: both are written by put-if-absent, so whoever comes second reads what the first has written.
+Promises: both, and the lives or streams of which they are, are written by put-if-absent, so whoever comes second reads
+what the first has written, and a crash repeats the same plan.
 """
 
 from __future__ import annotations

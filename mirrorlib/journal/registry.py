@@ -9,9 +9,8 @@ In: a `Store` over the state folder. Out: frozen values read from, and written a
     consumers/<consumer>/<table>/status.json                        the last word, for people
     consumers/<consumer>/<table>/forgotten.json                     how many streams there were when it was dropped
 
-`<inverse>`: see `plan_log`. `<stream>` is random: what is left of a stream that was forgotten half is nobody's.
-Promises: streams, windows and outcomes are written by put-if-absent, so a crash repeats the same window, and whoever
-comes second reads what the first has written.
+`<inverse>`, and what is promised: see `plan_log`. `<stream>` is random: what is left of a stream that was forgotten
+half is nobody's.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 In: a plan and its prepared files. Out: nothing but the table. Each change is a commit of its own,
 made after the plan and before the batch's commit, and idempotent: whoever comes second finds it
-done. A table for plain readers (`readers="plain"`, remembered as a property) gets no deletion vectors, and no types
-widened in place; one that has such features already is refused, not rewritten. What reads what: docs/readers.md.
+done.
 """
 
 from __future__ import annotations
