@@ -112,7 +112,7 @@ class Commits:
         newest_first = (self.glance(at).stated_at for at in range(self.newest, self.first - 1, -1))
         stated = [at for at in takewhile(bool, newest_first) if at][::-1] if tells else []
         files = range(self.first, self.newest + 1 - len(stated))
-        older = [*_rising(_whole_milliseconds(self.written_at(version)) for version in files)]
+        older = [*_rising(map(self.written_at, files))]
         for back, at in enumerate(reversed(older), 1):
             older[-back] = min(at, stated[0] - back * _MILLISECOND) if stated else at
         return [*older, *stated]
@@ -128,8 +128,7 @@ class Commits:
         `DeltaHistoryManager`, which looks a hundred versions back for times that are out of order.
         """
         versions = range(max(first - _OUT_OF_ORDER, self.first), last + 1)
-        times = _rising(_whole_milliseconds(self.written_at(version)) for version in versions)
-        return dict(zip(versions, times, strict=True))
+        return dict(zip(versions, _rising(map(self.written_at, versions)), strict=True))
 
     def written_at(self, version: int) -> datetime:
         """Return when a version's file was written."""
@@ -280,12 +279,9 @@ class Commits:
 
 
 def _rising(moments: Iterable[datetime]) -> Iterator[datetime]:
-    """Give moments as Delta has them, each later than the one before."""
+    """Give moments as Delta has them, in whole milliseconds, each later than the one before."""
     latest = _BEGINNING
-    for at in moments:
+    for moment in moments:
+        at = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
         latest = at if at > latest else latest + _MILLISECOND
         yield latest
-
-
-def _whole_milliseconds(moment: datetime) -> datetime:
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
