@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.identifiers import find_name, fold_name
@@ -147,19 +146,14 @@ def split_partitions(rows: pa.Table, columns: Sequence[str], *, table: str) -> d
     """
     if not columns:
         return {"": rows}
-    steps = [_steps(rows, name, table) for name in columns]
-    paths = _encoded(pc.binary_join_element_wise(*steps, "/"))
-    order = pc.sort_indices(paths.indices)  # stable
-    names, rows = paths.dictionary.to_pylist(), rows.take(order)
-    parts, start = {}, 0
-    # In the order of first appearance: each partition's rows are one run.
-    for item in pc.value_counts(paths.indices.take(order)).to_pylist():
-        parts[names[item["values"]]] = rows.slice(start, item["counts"])
-        start += item["counts"]
-    return dict(sorted(parts.items()))
+    steps = (_steps(rows, name, table) for name in columns)
+    places: dict[str, list[int]] = {}
+    for place, path in enumerate(map("/".join, zip(*steps, strict=True))):
+        places.setdefault(path, []).append(place)
+    return {path: rows.take(pa.array(found)) for path, found in sorted(places.items())}
 
 
-def _steps(rows: pa.Table, name: str, table: str) -> pa.ChunkedArray:
+def _steps(rows: pa.Table, name: str, table: str) -> list[str]:
     """Give each row's step of the path: `name=value`."""
     values = column_of(rows, name, table)
     kind = values.type
@@ -168,17 +162,11 @@ def _steps(rows: pa.Table, name: str, table: str) -> pa.ChunkedArray:
         msg = "values of this type cannot name a partition folder"
         step = "Partition by text, whole numbers, dates or booleans."
         raise SchemaError(msg, table=table, column=name, found=str(kind), next_step=step)
-    texts = _encoded(values.cast(pa.string()))
-    column = name.translate(_ESCAPES)
-    stated = (value or "" for value in texts.dictionary.to_pylist())
-    steps = [f"{column}={value.translate(_ESCAPES) or NO_VALUE}" for value in stated]
-    if any(len(step.encode()) > LONGEST_PART for step in steps):
+    texts, column = values.cast(pa.string()).to_pylist(), name.translate(_ESCAPES)
+    stated = {text: (text or "").translate(_ESCAPES) for text in set(texts)}
+    steps = {text: f"{column}={value or NO_VALUE}" for text, value in stated.items()}
+    if any(len(step.encode()) > LONGEST_PART for step in steps.values()):
         msg = f"a value is too long for a partition folder of {LONGEST_PART} bytes"
         advice = "Partition by another column."
         raise SchemaError(msg, table=table, column=name, next_step=advice)
-    return pa.chunked_array([pa.array(steps, pa.string()).take(texts.indices)], pa.string())
-
-
-def _encoded(texts: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Give texts as places in a list of those that are different, NULL among them."""
-    return texts.dictionary_encode(null_encoding="encode").combine_chunks()
+    return [steps[text] for text in texts]
