@@ -40,6 +40,8 @@ _EXACT_IN_DOUBLE = 1 << 53
 _CELLS = 1 << 23  # of a table: few names on long lines are many NULLs on short ones
 _LARGE = pa.decimal128(MAX_PRECISION, 0)
 _BEYOND = "the number is beyond the range of a double"
+_DEEPEST = 100  # objects and arrays inside of one another: the stack always holds more
+_TOO_DEEP = f"there are more than {_DEEPEST} objects or arrays inside of one another"
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 _Objects: TypeAlias = list[tuple[int, dict[str, Any]]]  # each with its line, counted from 1
 
@@ -139,7 +141,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _check_values(lines: list[int], name: str, values: list[Any], file: TextFile) -> None:
-    """Refuse what is JSON and has no place in a table: numbers beyond a double, text that is not Unicode."""
+    """Refuse JSON that has no place in a table: numbers beyond a double, text that is not Unicode, deep nesting."""
     if not set(map(type, values)) & {_Number, str, dict, list}:
         return
     for line, value in zip(lines, values, strict=True):
@@ -152,30 +154,23 @@ def _check_values(lines: list[int], name: str, values: list[Any], file: TextFile
             msg = "the text has half a character, a lone surrogate"
             raise file.fault(msg, column=name, line=line) from exc
         except ValueError as exc:
-            raise file.fault(_BEYOND, column=name, line=line) from exc
+            raise file.fault(str(exc), column=name, line=line) from exc
 
 
-def _json_text(value: object) -> str:
-    """Write a value as JSON, however deep; raises `ValueError` for a number in it beyond the range of a double."""
-    written: list[str] = []
-    # Values, each with what stands before and behind it.
-    waiting: list[tuple[str, Any, str]] = [("", value, "")]
-    while waiting:
-        before, item, behind = waiting.pop()
-        if type(item) is _Number and not item.is_held:
+def _json_text(value: object, levels: int = _DEEPEST) -> str:
+    """Write a value as JSON; raises `ValueError`, with the reason, for what has no place in a table."""
+    if type(value) is _Number:
+        if not value.is_held:
             raise ValueError(_BEYOND)
-        if not item or type(item) not in {dict, list}:
-            text = item.text if type(item) is _Number else _encode(item)
-            written.append(f"{before}{text}{behind}")
-            continue
-        named = type(item) is dict
-        names = [f"{_encode(name)}:" for name in item] if named else [""] * len(item)
-        opening, closing = ("{", "}") if named else ("[", "]")
-        befores = [f"{before}{opening}{names[0]}", *(f",{name}" for name in names[1:])]
-        behinds = [*[""] * (len(item) - 1), f"{closing}{behind}"]
-        inner = zip(befores, item.values() if named else item, behinds, strict=True)
-        waiting += reversed([*inner])
-    return "".join(written)
+        return value.text
+    if not value or not isinstance(value, dict | list):
+        return _encode(value)
+    if not levels:
+        raise ValueError(_TOO_DEEP)
+    if isinstance(value, list):
+        return f"[{','.join(_json_text(item, levels - 1) for item in value)}]"
+    inner = (f"{_encode(name)}:{_json_text(item, levels - 1)}" for name, item in value.items())
+    return f"{{{','.join(inner)}}}"
 
 
 def _iter_objects(text: TextFile, *, once: bool) -> Iterator[_Objects]:
