@@ -185,20 +185,13 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
 def _bare(rows: pa.Table, known: Container[str]) -> pa.Table:
     """Leave out what others noted in the schema, which would travel with every file, and pandas' index without a name.
 
-    A column of the table that is *known* stays. Decimals that end before the point are written out: Parquet has no word
-    for them.
+    A column of the table that is *known* stays.
     """
     index = (rows.schema.pandas_metadata or {}).get("index_columns", ())
     unnamed = [one for one in rows.column_names if one.startswith(_INDEX) and one in index]
     rows = rows.drop_columns([one for one in unnamed if one not in known])
-    fields, columns = [], []
-    for field, column in zip(rows.schema, rows.columns, strict=True):
-        kind = field.type
-        if pa.types.is_decimal(kind) and kind.scale < 0:
-            kind = mirror_type(kind, "keep") or kind
-        fields.append(field.remove_metadata().with_type(kind))
-        columns.append(column if kind == field.type else column.cast(kind))
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    bare = pa.schema([field.remove_metadata() for field in rows.schema])
+    return pa.Table.from_arrays(rows.columns, schema=bare)
 
 
 def encode_rows(rows: pa.Table, file_format: PublishFormat) -> bytes:
