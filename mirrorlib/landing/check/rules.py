@@ -126,8 +126,6 @@ key-null: a key is NULL
     Declare a key whose columns always have a value.
 """
 NOTES = """
-stray-file: a file lies outside of every table folder
-    Move it into its table's folder, or begin its name with an underscore.
 foreign-file: a file in a table folder is no data file
     Begin its name with an underscore, or keep it elsewhere.
 foreign-folder: a folder in a table folder is no partition

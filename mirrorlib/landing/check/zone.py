@@ -23,8 +23,8 @@ from mirrorlib.landing.check.report import CheckedTable, CheckReport, Finding, F
 from mirrorlib.landing.check.text import review_text
 from mirrorlib.landing.listing import TableFolder, list_tables, see_below, see_folder
 from mirrorlib.landing.metadata.declared import METADATA_BYTES
-from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_unmatched, uncarriable
-from mirrorlib.store import PathOrUrl, Store, StoredFile, contents, open_store
+from mirrorlib.names import matches, refuse_unmatched, uncarriable
+from mirrorlib.store import PathOrUrl, Store, StoredFile, open_store
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
 _AT_ONCE = 8  # tables
@@ -60,7 +60,7 @@ def check_zone(
     folders = list_tables(zone)
     refuse_unmatched(tables, [folder.name for folder in folders])
     chosen = [folder for folder in folders if matches(folder.name, tables)]
-    findings = () if tables else _review_zone(zone, folders)
+    findings = () if tables else _review_zone(folders)
     review = partial(_review_table, zone, deep=deep, observe=observe or unobserved)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         # Ctrl-C waits for the tables in work, not for all: `map` cancels those.
@@ -74,28 +74,13 @@ def check_zone(
     )
 
 
-def _review_zone(zone: Store, folders: Sequence[TableFolder]) -> tuple[Finding, ...]:
+def _review_zone(folders: Sequence[TableFolder]) -> tuple[Finding, ...]:
     found = Findings(None)
     if not folders:
         found.add("no-tables", "no table folder")
     if len(folders) > MOST_TABLES:
         found.add("too-many-tables", f"{len(folders):,} table folders")
-    try:
-        _review_levels(zone, found)
-    except StoreError as exc:
-        found.add("not-checked", exc.reason)
     return found.all()
-
-
-def _review_levels(zone: Store, found: Findings) -> None:
-    """Name the files that lie above the table folders."""
-    top = contents(zone, "")
-    schemas = [f for f in top.folders if f.endswith(SCHEMA_SUFFIX) and not is_ignored(f)]
-    for folder in ("", *schemas):
-        for file in (contents(zone, folder) if folder else top).files:
-            if not is_ignored(file.name):
-                shown = f"{folder}/{file.name}".lstrip("/")
-                found.add("stray-file", "outside of every table folder", file=shown)
 
 
 def _review_table(

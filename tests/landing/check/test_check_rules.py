@@ -125,19 +125,6 @@ def _table_name(zone: ZoneWriter, broken: bool) -> None:
         os.mkdir(os.fsencode(zone.root) + b"/bad\xff")  # noqa: PTH102  # bytes, not text
 
 
-@breaks("stray-file")
-def _stray_file(zone: ZoneWriter, broken: bool) -> None:
-    orders(zone)
-    (zone.root / ("readme.txt" if broken else "_readme.txt")).write_text("words")
-
-
-@breaks("stray-file")
-def _stray_file_in_a_schema(zone: ZoneWriter, broken: bool) -> None:
-    table = zone.table("orders", keys=["id"], schema="dbo")
-    path = table.file(ROWS)
-    shutil.copy(path, table.folder.parent / path.name if broken else table.folder / "_copy")
-
-
 @breaks("not-checked")
 def _not_checked(zone: ZoneWriter, broken: bool) -> None:
     table = orders(zone)
