@@ -117,7 +117,6 @@ def test_microsofts_own_example_is_understood() -> None:
         ("Encoding", "Latin-1", "encoding", "iso8859-1"),
         ("Encoding", "shift_jis", "encoding", "cp932"),
         ("Encoding", "SHIFT-JIS", "encoding", "cp932"),
-        ("Encoding", "x-sjis", "encoding", "cp932"),
         ("Encoding", "932", "encoding", "cp932"),
         ("Encoding", "949", "encoding", "cp949"),
         ("Encoding", "037", "encoding", "cp037"),

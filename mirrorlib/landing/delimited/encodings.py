@@ -1,14 +1,8 @@
 """Encodings: which codec reads what publishers call an encoding.
 
 In: a name as .NET, Windows, Azure Data Factory or Python writes it. Out: the name of one of Python's
-codecs. The rule: the format is Microsoft's, so a name means what .NET writes under it
-(https://learn.microsoft.com/dotnet/api/system.text.encoding). The East Asian names mean Windows' code
-pages there, `shift_jis` 932, `gb2312` 936, `ks_c_5601-1987` 949 and `big5` 950, and so do they on the web
-(https://encoding.spec.whatwg.org). These have more characters than the standards of the same names, and
-give a few others: the wave dash is U+FF5E, and by Python's `shift_jis` it would be U+301C.
-Where .NET has a code page for the standard itself, as for ISO-8859-1, the name means the standard, and so it does
-where Python has that alone, as for `euc-jp`. Bytes to which a code page gives no character, of which .NET makes
-control characters, are refused.
+codecs. The rule: the format is Microsoft's, so a name means what .NET writes under it, and the East Asian names
+Windows' code pages, which have more characters than the standards: docs/bad-input.md, "Delimited text", has it all.
 """
 
 from __future__ import annotations
@@ -16,17 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 
-_NAMES = {  # what Python does not know
-    "unicode": "utf-16",
-    "unicodefffe": "utf-16-be",
-    "x-sjis": "cp932",
-    "windows-31j": "cp932",
-    "x-gbk": "gb18030",
-    "cn-gb": "gb18030",
-    "csksc56011987": "cp949",
-    "cn-big5": "cp950",
-    "x-x-big5": "cp950",
-}
+_NAMES = {"unicode": "utf-16", "unicodefffe": "utf-16-be"}  # what Python does not know
 _PAGE = re.compile(r"^(?:windows|ibm|cp|dos|ms)?-?0*([0-9]{2,5})$")
 _SUPERSETS = {
     "shift_jis": "cp932",

@@ -197,7 +197,7 @@ PROPERTIES = st.fixed_dictionaries(
         "EscapeCharacter": st.sampled_from(["\\", "/", '"', ""]),
         "NullValue": st.sampled_from(["N", "", "1"]),
         "Encoding": st.sampled_from(
-            ["UTF-8", "utf-8 with BOM", "x-sjis", "unicode", "1252", "65001", "utf-16le", "hex"]
+            ["UTF-8", "utf-8 with BOM", "shift_jis", "unicode", "1252", "65001", "utf-16le", "hex"]
         ),
         "FirstRowAsHeader": st.sampled_from([True, "TRUE", "", False]),
     },
