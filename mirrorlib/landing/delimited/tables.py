@@ -183,19 +183,11 @@ def _one_ahead(typed: Callable[[Piece], pa.Table], pieces: Iterator[Piece]) -> I
 
 
 def lines_of(text: TextFile, schema: FileSchema, wanted: Collection[int]) -> dict[int, int]:
-    """Return the lines on which rows begin, by reading the file again up to the last of them, once."""
+    """Return the lines on which some rows begin, by reading the file again up to the last of them, once."""
     reading = start_reading(text, schema)
-    lines: dict[int, int] = {}
-    first = 0
-    for piece in iter_pieces(reading.opened):
-        behind = first + len(reading.parse(piece, first))
-        if any(first <= row < behind for row in wanted):
-            rows = enumerate(reading.bare_rows(piece), first)
-            lines |= {row: line for row, (line, _) in rows if row in wanted}
-        first = behind
-        if len(lines) == len(wanted):
-            break
-    return lines
+    rows = (row for piece in iter_pieces(reading.opened) for row in reading.bare_rows(piece))
+    read = enumerate(islice(rows, max(wanted) + 1))
+    return {row: line for row, (line, _) in read if row in wanted}
 
 
 def start_reading(text: TextFile, schema: FileSchema) -> Reading:
