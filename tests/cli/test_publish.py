@@ -84,7 +84,7 @@ def test_every_option_reaches_the_zone(
         "--partition-by",
         "region",
     ]
-    options += ["--upsert-default", "--source", "SQL", "--json"]
+    options += ["--source", "SQL", "--json"]
 
     assert 0 == main(["publish", zone, "t", str(path), *options])
 
@@ -93,16 +93,13 @@ def test_every_option_reaches_the_zone(
     store = LocalStore(Path(zone))
     metadata = json.loads(store.read("t/_metadata.json") or b"")
     assert ["id", "region"] == metadata["keyColumns"]
-    assert metadata["isUpsertDefaultRowMarker"] is True
     assert b"SQL" in (store.read("_partnerEvents.json") or b"")
     assert {f"{1:020d}.csv": b'"id","region","__rowMarker__"\n2,"us",4\n'} == visible(
         store, "t/region=us"
     )
 
 
-@pytest.mark.parametrize(
-    "options", [("--partition-by", "batch"), ("--format", "csv"), ("--upsert-default",)]
-)
+@pytest.mark.parametrize("options", [("--partition-by", "batch"), ("--format", "csv")])
 def test_what_is_published_passes_the_strict_check(
     zone: str, rows: list[str], options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

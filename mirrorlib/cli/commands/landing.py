@@ -79,7 +79,6 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
         keys=arguments.keys,
         file_format=arguments.format,
         partition_by=arguments.partition_by,
-        upsert_default=True if arguments.upsert_default else None,
     )
     calls = table.write_files(files, arguments.marker, arguments.batch_id, force=arguments.force)
     published: list[Published] = []
@@ -123,7 +122,6 @@ PUBLISH = Command(
         "(default: __rowMarker__ where there is one)",
         "--format parquet|csv": "of the change files (default: parquet)",
         "--partition-by A,B": "columns whose values name partition folders",
-        "--upsert-default": "rows without markers are upserts",
         "--batch-id ID": "what these files are called: published again under the same id, they are there once",
         "--source TEXT": "what is mirrored, for _partnerEvents.json",
         "--force": "publish a schema change that stops a Fabric table",

@@ -45,6 +45,11 @@ class Given:
         """Whether the table's files are delimited text."""
         return format_of(self.metadata) == "csv"
 
+    @property
+    def default(self) -> int:
+        """The marker that rows without one are read by."""
+        return UPSERT if self.metadata.upsert_default else INSERT
+
     def refused(
         self, reason: str, column: str | None, step: str, **facts: str | int | None
     ) -> SchemaError:
@@ -84,8 +89,8 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
         raise given.refused(msg, None, step)
     lacking = [column for name, column in known.items() if name not in mine]
     _check_columns([mine[name][0] for name in mine if name not in known], lacking, given)
-    partial, default = given.metadata.partial_updates, given.metadata.upsert_default
-    kinds = count_markers(rows, UPSERT if default else INSERT).keys() - {"delete"}
+    partial = given.metadata.partial_updates
+    kinds = count_markers(rows, given.default).keys() - {"delete"}
     if lacking and partial == "absent" and given.csv and kinds - {"insert"}:
         msg = "delimited text has every column, and the update cannot leave one out: it would become NULL"
         step = "Publish whole rows, or to a table of Parquet files."
@@ -111,7 +116,7 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
 
 def _check_keys(rows: pa.Table, given: Given) -> None:
     keys = given.metadata.key_columns
-    if not keys and count_markers(rows, INSERT).keys() - {"insert"}:
+    if not keys and count_markers(rows, given.default).keys() - {"insert"}:
         msg = "updates, deletes and upserts need keys to go by, and the table has none"
         raise MarkerError(msg, table=given.table, next_step="Declare the table's keys.")
     for key in keys:
@@ -170,7 +175,7 @@ def _arranged(
         return fitted.append_column(rows.schema.field(MARKER_COLUMN), rows[MARKER_COLUMN])
     blank = fitted.num_columns == 1 and fitted.column(0).null_count
     if given.csv and (blank or given.known.markers):
-        return mark_rows(fitted, UPSERT if given.metadata.upsert_default else INSERT)
+        return mark_rows(fitted, given.default)
     return fitted
 
 

@@ -43,7 +43,6 @@ class Wanted:
     keys: tuple[str, ...] | None = None
     file_format: PublishFormat | None = None
     partition_by: tuple[str, ...] | None = None
-    upsert_default: bool | None = None
     force: bool = False  # whether it wins over what was published before
 
 
@@ -111,7 +110,6 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
     partitioned = None if wanted.partition_by is None else bool(wanted.partition_by)
     choices = (
         ("file_format", "file format", format_of(stated), wanted.file_format),
-        ("upsert_default", "upsert default", stated.upsert_default, wanted.upsert_default),
         ("partitioned", "partitioning", stated.partitioned, partitioned),
     )
     differing = [choice for choice in choices if choice[-1] not in {None, choice[-2]}]
@@ -144,8 +142,4 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
         form = ("delimited", "csv", CSV_PROPERTIES) if csv else (None, None, {})
         # The columns of delimited text are declared with its first file.
         changed |= zip(_FORM, (*form, (), ()), strict=True)
-    made = replace(stated, key_columns=keys, **changed)
-    if made.upsert_default and not made.key_columns:
-        msg = "rows are to be upserts by default, and the table has no keys"
-        raise MetadataError(msg, table=table, next_step="Declare the table's keys.")
-    return made
+    return replace(stated, key_columns=keys, **changed)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.identifiers import find_name, fold_name
-from mirrorlib.landing.columns import INSERT, UPSERT, check_names
+from mirrorlib.landing.columns import check_names
 from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.landing.metadata.reading import parse_metadata
@@ -129,10 +129,9 @@ def make_draft(rows: pa.Table, state: FolderState, wanted: Wanted, place: FileSe
         names = [column.name.strip() for column in fitted.known.columns]
         check_names(names, table=table, file="the data")
     extension = metadata.file_extension or "csv" if file_format == "csv" else "parquet"
-    default = UPSERT if metadata.upsert_default else INSERT
     contents: list[tuple[FileSequence, Content]] = []
     for partition, part in split_partitions(fitted.rows, by, table=table).items():
-        data, markers = encode_rows(part, file_format), count_markers(part, default)
+        data, markers = encode_rows(part, file_format), count_markers(part, given.default)
         content = Content(data=data, extension=extension, markers=markers)
         contents.append((replace(place, partition=partition), content))
     spelled, files = state.spelled(metadata, fitted, force=force), tuple(contents)

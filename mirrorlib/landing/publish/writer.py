@@ -62,7 +62,6 @@ class LandingZoneWriter:
         keys: Sequence[str] | str = (),
         file_format: PublishFormat | None = None,
         partition_by: Sequence[str] | str = (),
-        upsert_default: bool | None = None,
     ) -> LandingTable:
         """Name a table; what is left out is as the table's metadata has it, or the format's default.
 
@@ -71,12 +70,11 @@ class LandingZoneWriter:
             keys: The key columns; they cannot change later.
             file_format: "parquet" (default), or "csv".
             partition_by: Columns whose values name partition folders, each with numbers of its own.
-            upsert_default: Whether rows without markers are upserts, not inserts.
 
         Raises:
             TableNameError: no table folder can have this name.
             SchemaError: no partition folder can be named by this column, or a column is named twice.
-            ValueError: a choice is not one of its words.
+            ValueError: there is no such file format.
 
         """
         found = parse_visible(name)
@@ -85,21 +83,13 @@ class LandingZoneWriter:
             step = "Name the table alone, or as schema/table, such as dbo/orders."
             raise TableNameError(msg, table=name, next_step=step)
         # A word that is not known would be taken for the default, and stay so for the table's life.
-        for option, word, words in (
-            ("file_format", file_format, get_args(PublishFormat)),
-            ("upsert_default", upsert_default, (True, False)),
-        ):
-            if word is not None and word not in words:
-                msg = f"{option} is {word!r}; it has to be one of {', '.join(map(str, words))}"
-                raise ValueError(msg)
+        words = get_args(PublishFormat)
+        if file_format is not None and file_format not in words:
+            msg = f"file_format is {file_format!r}; it has to be one of {', '.join(words)}"
+            raise ValueError(msg)
         keys, by = as_names(keys), as_names(partition_by)
         _check_columns(keys, by, table=name)
-        wanted = Wanted(
-            keys=keys or None,
-            file_format=file_format,
-            partition_by=by or None,
-            upsert_default=upsert_default,
-        )
+        wanted = Wanted(keys=keys or None, file_format=file_format, partition_by=by or None)
         return LandingTable(self._zone, found, wanted, self._partner)
 
 

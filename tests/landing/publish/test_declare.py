@@ -68,11 +68,14 @@ def test_our_reader_reads_back_what_was_declared(
     made = settled(
         keys=keys,
         file_format="csv" if csv else "parquet",
-        upsert_default=upsert,
         partition_by=("p",) if partition else None,
     )
     made = replace(
-        made, detection=detection, partial_updates=partial, schema_definition=columns if csv else ()
+        made,
+        upsert_default=upsert,
+        detection=detection,
+        partial_updates=partial,
+        schema_definition=columns if csv else (),
     )
 
     read = parse_metadata(metadata_bytes(made), "t")
@@ -87,7 +90,7 @@ def test_what_is_stated_stays_as_it_is() -> None:
     )
 
     assert stated == settled(stated)
-    assert stated == settled(stated, keys=("ID",), upsert_default=True, file_format="parquet")
+    assert stated == settled(stated, keys=("ID",), file_format="parquet")
     typed = replace(
         stated,
         file_format="parquet",
@@ -98,8 +101,8 @@ def test_what_is_stated_stays_as_it_is() -> None:
 
 def test_forced_changes_keep_what_they_do_not_touch() -> None:
     """`force` changes what is named, and no more."""
-    made = settled(keys=("id",), file_format="csv", upsert_default=True)
-    stated = replace(made, conditional_update="n", partial_updates="absent")
+    made = settled(keys=("id",), file_format="csv")
+    stated = replace(made, conditional_update="n", partial_updates="absent", upsert_default=True)
 
     forced = settled(stated, force=True, partition_by=("p",))
 
@@ -119,8 +122,6 @@ def test_forced_changes_keep_what_they_do_not_touch() -> None:
     [
         (TableMetadata(key_columns=("a",)), {"keys": ("b",)}, SchemaError),
         (TableMetadata(key_columns=("a",)), {"file_format": "csv"}, MetadataError),
-        (TableMetadata(), {"upsert_default": True}, MetadataError),
-        (None, {"upsert_default": True}, MetadataError),
         (TableMetadata(file_format="delimited"), {}, MetadataError),
         (TableMetadata(detection="last_update_time"), {"force": True}, MetadataError),
     ],
@@ -128,7 +129,7 @@ def test_forced_changes_keep_what_they_do_not_touch() -> None:
 def test_contradictions_are_refused(
     stated: TableMetadata | None, wanted: dict[str, Any], error: type[Exception]
 ) -> None:
-    """Other keys, another format, upserts without keys, another publisher's delimited text, files by time."""
+    """Other keys, another format, another publisher's delimited text, files by time."""
     with pytest.raises(error):
         settled(stated, **wanted)
 

@@ -319,10 +319,6 @@ def test_the_same_rows_without_an_id_are_published_again(store: Store) -> None:
         ({"keys": "ID"}, {"keyColumns": ["id"]}),
         ({}, {"keyColumns": []}),
         (
-            {"keys": ["id"], "upsert_default": True},
-            {"keyColumns": ["id"], "isUpsertDefaultRowMarker": True},
-        ),
-        (
             {"keys": ["id"], "partition_by": ["v"]},
             {"keyColumns": ["id"], "isPartitionEnabled": "true"},
         ),
@@ -436,19 +432,11 @@ def test_a_new_table_beside_which_another_one_would_stop_is_refused(
     assert 1 == LandingZoneWriter(store).table("dbo/others").write(batch("b")).number
 
 
-@pytest.mark.parametrize(
-    "options,text",
-    [
-        ({"file_format": "CSV"}, "file_format is 'CSV'; it has to be one of parquet, csv"),
-        ({"upsert_default": "false"}, "upsert_default is 'false'; it has to be one of True, False"),
-    ],
-)
-def test_a_word_that_is_not_known_is_refused(
-    tmp_path: Path, options: dict[str, Any], text: str
-) -> None:
+def test_a_word_that_is_not_known_is_refused(tmp_path: Path) -> None:
     """It would be taken for the other choice, and stay so for the table's life."""
+    text = "file_format is 'CSV'; it has to be one of parquet, csv"
     with pytest.raises(ValueError, match=text):
-        LandingZoneWriter(tmp_path).table("t", **options)
+        LandingZoneWriter(tmp_path).table("t", file_format="CSV")  # type: ignore[arg-type]  # no such word
 
 
 @pytest.mark.parametrize("options", [{"keys": ["id", "ID"]}, {"partition_by": ["v", "id", "v"]}])
@@ -466,7 +454,6 @@ def test_a_column_that_is_named_twice_is_refused(tmp_path: Path, options: dict[s
         ({"keys": ["v"]}, SchemaError, "keys cannot change"),
         ({"keys": ["id", "v"]}, SchemaError, "keys cannot change"),
         ({"file_format": "csv"}, MetadataError, "file format is parquet already"),
-        ({"upsert_default": True}, MetadataError, "upsert default is false already"),
         ({"partition_by": ["v"]}, MetadataError, "partitioning is false already"),
     ],
 )
@@ -482,6 +469,16 @@ def test_a_table_stays_what_it_was_declared_to_be(
     assert 1 == len(visible(store, "t"))
 
     changed.write(ORDERS, force=True)
+
+
+def test_upserts_by_default_need_keys(store: Store) -> None:
+    """Another publisher may have declared them so; no reader would take the file."""
+    store.put("t/_metadata.json", b'{"isUpsertDefaultRowMarker": true}')
+    with pytest.raises(MarkerError, match="need keys to go by"):
+        LandingZoneWriter(store).table("t").write(ORDERS)
+
+    assert {} == visible(store, "t")
+    assert 2 == LandingZoneWriter(store).table("t", keys=["id"]).write(ORDERS).rows
 
 
 def test_keys_may_be_declared_later(store: Store) -> None:
@@ -660,7 +657,7 @@ def test_csv_keeps_the_marker_column_once_a_file_had_it(store: Store) -> None:
 
 def test_csv_has_no_empty_line_for_a_null(store: Store) -> None:
     """One column, one NULL: without a marker nobody would see the row."""
-    table = LandingZoneWriter(store).table("t", file_format="csv", upsert_default=None)
+    table = LandingZoneWriter(store).table("t", file_format="csv")
     table.write(pa.table({"v": ["a", None]}))
 
     (data,) = visible(store, "t").values()
