@@ -43,19 +43,14 @@ class Onward:
     most: int | None = None  # how many files are enough; None is all that have come
 
 
-class _Unclear(Exception):  # noqa: N818  # no error: a full listing tells
-    """Only a full listing can tell."""
-
-
 def see_next(zone: Store, folder: TableFolder, onward: Onward) -> FolderContent | None:
     """Look for the newest applied file and the next numbers; None where only a full listing can tell."""
-    try:
-        files = _listed(zone, folder.path, onward) if zone.seeks else None
-        if files is None:
-            files = _probed(zone, folder.path, onward)
-    except _Unclear:
+    files = _listed(zone, folder.path, onward) if zone.seeks else None
+    if files is None:
+        files = _probed(zone, folder.path, onward)
+    if files is None or not onward.anchor.is_in(files):
         return None
-    return FolderContent(metadata=None, files=files) if onward.anchor.is_in(files) else None
+    return FolderContent(metadata=None, files=files)
 
 
 def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | None:
@@ -73,7 +68,7 @@ def _listed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...] |
     return zone.files_after(place, begin, before=_AFTER_NUMBERS, count=count)
 
 
-def _probed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...]:
+def _probed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...] | None:
     """Look at one number after the other, until one is not there; the one behind that must not be there either."""
     anchor = onward.anchor
     newest = zone.stat(f"{place}/{anchor.name}")
@@ -84,11 +79,12 @@ def _probed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...]:
             return tuple(files)
         found = _of_number(zone, place, number, onward)
         if not found:
-            if number < LARGEST_NUMBER and _of_number(zone, place, number + 1, onward):
-                raise _Unclear
-            return tuple(files)
+            is_gap = number < LARGEST_NUMBER and _of_number(zone, place, number + 1, onward)
+            return None if is_gap else tuple(files)
+        if any(file.size == 0 for file in found):  # so looks a folder of a hierarchical account too
+            return None
         files += found
-    raise _Unclear
+    return None
 
 
 def _of_number(zone: Store, place: str, number: int, onward: Onward) -> list[StoredFile]:
@@ -96,7 +92,4 @@ def _of_number(zone: Store, place: str, number: int, onward: Onward) -> list[Sto
     extension = onward.anchor.name.rpartition(".")[2]
     endings = dict.fromkeys((extension, *onward.extensions))
     paths = (f"{place}/{sequence_name(number, ending)}" for ending in endings)
-    found = [file for path in paths if (file := zone.stat(path)) is not None]
-    if any(file.size == 0 for file in found):  # so looks a folder of a hierarchical account too
-        raise _Unclear
-    return found
+    return [file for path in paths if (file := zone.stat(path)) is not None]
