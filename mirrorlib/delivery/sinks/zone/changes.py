@@ -9,8 +9,8 @@ has keys, with `__rowMarker__`, in the order in which a reader applies them:
     update_postimage    4
     insert              0, so that keys that occur several times in the source do so in the mirror
 
-Markers go by key, so rows of one key that become different rows in one version (the key was deleted
-and inserted several times) are a delete and inserts. Without keys there are inserts alone, and no markers.
+Markers go by key, so several rows of one key that change in one version are a delete and inserts. Without keys
+there are inserts alone, and no markers.
 
 A mirror whose keys repeat, as inserts by marker 0 let them, changes and deletes all rows of a key at once,
 and so do its markers. Where only some of them were changed, in a table whose key does not tell its rows
@@ -94,16 +94,13 @@ def replacing_rows(data: pa.Table, gone: pa.Table) -> pa.Table:
 def _markers(data: pa.Table, keys: Sequence[str]) -> pa.Array:
     """Give each row its marker; NULL to those that are left out."""
     groups, kinds = _runs(data, (net.VERSION, *keys)), data[net.KIND].combine_chunks()
-    told = {kind: pc.equal(kinds, kind) for kind in (net.PRE, net.POST, net.DELETE)}
-    pre, post, delete = told.values()
-    grouped = pa.table({"group": groups, **told}).group_by("group")
-    counted = grouped.aggregate([(kind, "sum") for kind in told]).sort_by("group").take(groups)
-    pres, posts, deletes = (counted[f"{kind}_sum"].combine_chunks() for kind in told)
-    many = pc.greater(posts, 1)
-    others = pc.or_(pc.greater(deletes, 0), pc.not_equal(pres, posts))
-    # An upsert would make several rows all the same.
-    several = pc.or_(pc.and_(pc.greater(posts, 0), pc.greater(pres, posts)), pc.and_(many, others))
-    several = pc.or_(several, _differ(data, groups, pc.and_(post, many)))
+    pre, post, delete = (pc.equal(kinds, kind) for kind in (net.PRE, net.POST, net.DELETE))
+    told = pa.table({"group": groups, net.PRE: pre, net.POST: post})
+    sums = told.group_by("group").aggregate([(net.PRE, "sum"), (net.POST, "sum")])
+    counted = sums.sort_by("group").take(groups)
+    pres, posts = (counted[f"{kind}_sum"].combine_chunks() for kind in (net.PRE, net.POST))
+    # An upsert would make several rows all the same, or one of them.
+    several = pc.or_(pc.greater(posts, 1), pc.and_(pc.greater(posts, 0), pc.greater(pres, posts)))
     kept = pc.or_(pc.equal(posts, 0), several)
     removes = pc.or_(delete, pc.and_(pre, kept))
     adds = pc.if_else(pc.and_(post, pc.invert(several)), UPSERT, INSERT)
@@ -120,18 +117,6 @@ def _runs(data: pa.Table, columns: Sequence[str]) -> pa.Array:
         begins = pc.or_(begins, pc.invert(same))
     first = pa.repeat(pa.scalar(0, pa.int64()), min(data.num_rows, 1))
     return pc.cumulative_sum(pa.concat_arrays([first, begins.cast(pa.int64())]))
-
-
-def _differ(data: pa.Table, groups: pa.Array, among: pa.Array) -> pa.Array:
-    """Mark the groups some of whose rows, *among* those that count, are others than the rest."""
-    places = pc.indices_nonzero(among)
-    rows = data.take(places).drop_columns([net.TIME]).to_pylist()
-    numbers = groups.take(places).to_pylist()
-    values: dict[int, set[str]] = {}
-    for number, row in zip(numbers, rows, strict=True):
-        values.setdefault(number, set()).add(repr(row))  # as text NaN equals NaN
-    different = pa.array([n for n, found in values.items() if len(found) > 1], pa.int64())
-    return pc.is_in(groups, value_set=different)
 
 
 def count_rows(data: pa.Table, keys: Sequence[str]) -> pa.Table:
