@@ -142,15 +142,14 @@ def _deliver_or_explain(job: StreamJob, plan: WindowPlan, given: int | None) -> 
 
 
 def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> None:
-    """Say so if versions or files are gone, as not every VACUUM writes down that it ran, or Delta refuses the read."""
+    """Say so if versions or files are gone: not every VACUUM writes down that it ran."""
     try:
         source = job.refresh().source
         if plan.kind == "snapshot":
             prove_rows(source.commits, plan.until)
         else:
-            window = open_window(source.commits, plan.after, plan.until)
+            open_window(source.commits, plan.after, plan.until)
             prove_files(source.commits, range(plan.after + 1, plan.until + 1))
-            read_window(job.spark, source, window)  # it was not planned by itself
     except FeedExpiredError as lost:
         raise lost from exc
     except MirrorError:  # what went wrong first is told
@@ -169,7 +168,7 @@ def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
             return 0
         collected, stated_rows = read_small_window(source, window), window.rows
         rows = (
-            read_window(spark, source, window, plan=False)
+            read_window(spark, source, window)
             if collected is None
             else to_frame(spark, collected, feed_schema(window))
         )

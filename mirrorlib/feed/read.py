@@ -181,14 +181,8 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
     return untag(frame)
 
 
-def read_window(
-    spark: SparkSession, table: FeedTable, window: Window, *, plan: bool = True
-) -> DataFrame:
-    """Read a window that was proven whole, segment by segment.
-
-    Delta is let *plan* the read now, as it refuses some only then; whoever reads at once, and asks again where that
-    fails, saves what it costs to plan a read twice. Raises as `read_rows` does.
-    """
+def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFrame:
+    """Read a window that was proven whole, segment by segment; raises as `read_rows` does."""
     refuse_losses(spark, table)
     schema = t.StructType.fromJson(dict(window.metadata.schema))
     if not window.segments:
@@ -198,7 +192,7 @@ def read_window(
     if any(segment.past for segment in window.segments):
         spark = _own_session(spark)
     frames = [_read_segment(spark, table, segment, schema) for segment in window.segments]
-    for frame in frames if plan else ():
+    for frame in frames:
         check_planned(spark, table, frame)
     return untag(reduce(lambda one, other: one.unionByName(other), frames))
 
