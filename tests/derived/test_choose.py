@@ -247,10 +247,6 @@ BY_THE_OTHER: dict[str, tuple[Transform, tuple[tuple[str, str], ...]]] = {
         lambda t: t.d.join(t.o.withColumnRenamed("n", "v"), "v").withColumnRenamed("v", "x"),
         (("n", "x"),),
     ),
-    "inner join on an odd name": (
-        lambda t: t.d.withColumnRenamed("v", "-v").join(t.o, t.f.col("-v") == t.o.n),
-        (("n", "-v"),),
-    ),
     "anti join": (
         lambda t: t.d.join(t.o, (t.d.v == t.o.n) & (t.o.w > 1), "left_anti"),
         (("n", "v"),),

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 How = Literal["row-wise", "affected keys", "full", "nothing new"]
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 _ATTRIBUTE = re.compile(rf"(.+?)#(\d+){TYPE}", re.DOTALL)
-_EQUAL = re.compile(rf"([^()]+?)#(\d+){TYPE} (?:=|<=>) ([^()]+?)#(\d+){TYPE}", re.DOTALL)
-_WORD = re.compile(r"\w+")
+# Spark prints some operations without parentheses, `-x#1`, `NOT x#1`, `x#1 + y#2`: they look like odd names.
+_EQUAL = re.compile(rf"(\w+)#(\d+){TYPE} (?:=|<=>) (\w+)#(\d+){TYPE}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -207,7 +207,7 @@ def _union(node: Node, side: int, followed: dict[str, Followed]) -> str:
 
 def _join(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:
     kind, _, condition = node.text.strip().partition(", ")
-    equal = [pair for pair in _equalities(condition) if all(_is_given(one, node) for one in pair)]
+    equal = list(_equalities(condition))
     effects = [judge(node, one) for one in (0, 1)]
     kept = [one for one, effect in enumerate(effects) if effect.passes and effect.partition]
     if not kept:
@@ -234,7 +234,7 @@ def _partners(column: Followed, equal: Sequence[tuple[Column, Column]]) -> set[C
 
 
 def _equalities(condition: str) -> Iterator[tuple[Column, Column]]:
-    """Give the pairs of columns that have to be equal for a condition to be true."""
+    """Give the pairs of columns, by names that are words, that have to be equal for a condition to be true."""
     text = condition.strip()
     if not text or closed(text, "()") != len(text):
         return
@@ -246,13 +246,3 @@ def _equalities(condition: str) -> Iterator[tuple[Column, Column]]:
         return
     if found := _EQUAL.fullmatch(inner):
         yield (found[1], found[2]), (found[3], found[4])
-
-
-def _is_given(column: Column, join: Node) -> bool:
-    """Say whether a text is a column of a join's inputs, and not what is computed of one.
-
-    Spark prints some operations without parentheses, `-x#1`, `NOT x#1`, `x#1 + y#2`: they look like odd names.
-    """
-    if _WORD.fullmatch(column[0]):
-        return True
-    return any(column in outputs_of(node) for node in walk(*join.children))
