@@ -125,9 +125,13 @@ MOVES: dict[str, tuple[Transform, str]] = {
         ),
         "the text tomorrow as",
     ),
+    "such a text among a function's arguments": (
+        lambda t: t.d.selectExpr("c", "concat('today', v) AS today"),
+        "the text today as",
+    ),
     "such words elsewhere": (
         lambda t: (
-            t.d.selectExpr("c", "concat('today', v) AS today", "CAST('epoch' AS date) AS now")
+            t.d.selectExpr("c", "CAST(v AS string) AS today", "CAST('epoch' AS date) AS now")
             .where("today IN ('now', 'today') AND CAST(now AS timestamp) > CAST(today AS date)")
             .groupBy("c")
             .agg(t.f.max("now"))

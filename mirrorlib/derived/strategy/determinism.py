@@ -33,19 +33,14 @@ _OF_THE_MOMENT = re.compile(
     re.IGNORECASE,
 )
 # So is a text that Spark takes for a moment where it becomes a date or a timestamp, with a time zone or without: its
-# rule `SpecialDatetimeValues`. Many functions print what they are given, but not how they convert it.
+# rule `SpecialDatetimeValues`. Many functions print what they are given, but not how they convert it, or that they
+# do not: among their arguments, and in a list, it may always be one.
 _MOMENT = re.compile(
     r"(?:(?<=\w\()|(?<=, ))[\x00-\x20]*(now|today|tomorrow|yesterday)\b"
     r"[ \t]*[\w+:/-]*[\x00-\x20]*(?=, |\)| as (?:date|timestamp))",
     re.IGNORECASE,
 )
 _NAME = re.compile(r" AS [^#]*#\d+|\w+\([^#()]*\)#\d+")  # what a column is called
-# They convert nothing without printing it.
-_PLAIN = re.compile(
-    "array|array_contains|coalesce|concat|concat_ws|contains|element_at|endswith|get_json_object|"
-    "map|named_struct|pivotfirst|replace|rlike|split|startswith|struct",
-    re.IGNORECASE,
-)
 
 
 def moment_dependence(above: Sequence[Node]) -> str:
@@ -83,20 +78,6 @@ def _each_time(names: set[str], drawn: re.Pattern[str]) -> str:
 
 def _moment(above: Sequence[Node]) -> str:
     for node in above:
-        text = _NAME.sub("", node.text)
-        for found in _MOMENT.finditer(text):
-            caller = _caller(text[: found.start()])
-            if caller and not _PLAIN.fullmatch(caller):
-                return f"the text {found[1]} as a date or timestamp gives another value each time"
-    return ""
-
-
-def _caller(text: str) -> str:
-    """Return the name of the function in whose arguments a text ends; "" where it ends in none."""
-    depth = 0
-    for place in range(len(text) - 1, -1, -1):
-        depth += (text[place] == ")") - (text[place] == "(")
-        if depth < 0:
-            found = re.search(r"\w*$", text[:place])
-            return found[0] if found else ""
+        if found := _MOMENT.search(_NAME.sub("", node.text)):
+            return f"the text {found[1]} as a date or timestamp gives another value each time"
     return ""
