@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from hashlib import sha256
 from typing import Unpack
 
 from pyspark.sql import DataFrame, SparkSession
@@ -88,11 +87,8 @@ def stream_apply(  # noqa: D417  # `apply` tells of the others
         observe=observe,
         **asked,
     )
-    # A checkpoint says what was applied to one target, and as it was asked for then.
-    asked_for = repr((place, sorted(asked.items())))
-    told = sha256(asked_for.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     files = spark.readStream.format("landing_zone").options(
-        path=job.zone.url, state=job.state.url, tables=json.dumps(job.options.tables), run=told
+        path=job.zone.url, state=job.state.url, tables=json.dumps(job.options.tables)
     )
     # A server of Spark Connect calls from a process of its own, where the batch has the session.
     session = None if is_remote(spark) else spark

@@ -40,9 +40,9 @@ _PLACE = "__rowMarker__ int, _mirror_file string, _mirror_sequence bigint, _mirr
 
 
 class LandingZone(feed_source.Source):
-    """A zone's files, or with the option `table` the raw changes of that one; the last three are `stream_apply`'s."""
+    """A zone's files, or with the option `table` the raw changes of that one; the last two are `stream_apply`'s."""
 
-    known = "path", "table", "tables", "state", "run"
+    known = "path", "table", "tables", "state"
 
     @classmethod
     def name(cls) -> str:
@@ -64,10 +64,7 @@ class LandingZone(feed_source.Source):
 
 
 class _FilesReader(ds.DataSourceStreamReader):
-    """Lists the files of all tables, or of `tables`; what `state` has not as current is new every ten seconds.
-
-    So is all of it to another `run`, who asks for other things, or has another target.
-    """
+    """Lists the files of all tables, or of `tables`; what `state` has not as current is new every ten seconds."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options
@@ -106,9 +103,7 @@ class _FilesReader(ds.DataSourceStreamReader):
 
     def latestOffset(self, start: object = None, limit: object = None) -> Offset:  # noqa: N802
         del start, limit
-        run = self.options.get("run")  # beside tables, of which none has no name
-        told: Offset = {"": {"run": run}} if run else {}
-        return told | {table: look for table, (look, _) in self._look().items()}
+        return {table: look for table, (look, _) in self._look().items()}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[ds.InputPartition]:
         found = []
