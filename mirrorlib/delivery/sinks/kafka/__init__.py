@@ -1,9 +1,7 @@
 """Deliver windows to Kafka: one message a change, one transaction a window; docs/export.md says what is in them.
 
-Delivery: exactly once for consumers that read committed messages, each window as a whole; changes of one
-key in the order of their commits, as they lie in one partition. A window's transaction also carries its
-number to a compacted topic, and has the stream's transactional id, so a runner that wakes up late is fenced off; one
-that begins late finds there that a later stream has delivered.
+Delivery: exactly once for consumers that read committed messages, each window as a whole, as `receive` says; changes of
+one key in the order of their commits, as they lie in one partition.
 """
 
 from __future__ import annotations

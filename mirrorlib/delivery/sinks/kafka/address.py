@@ -90,6 +90,10 @@ def parse_address(text: str, environment: Mapping[str, str] | None = None) -> Ad
     options = {**_from(os.environ if environment is None else environment), **options}
     producer = {TRANSACTION_TIMEOUT: str(LONGEST_TRANSACTION), "compression.type": "lz4"}
     producer |= {name: value for name, value in options.items() if name in _PRODUCER}
+    tombstones = options.get("tombstones", "false")
+    if tombstones not in {"true", "false"}:
+        msg = "`tombstones` is neither true nor false"
+        raise LandingZoneError(msg, next_step=_HELP)
     for number in (TRANSACTION_TIMEOUT, MESSAGE_BYTES):
         _count(producer, number)
     return Address(
@@ -97,7 +101,7 @@ def parse_address(text: str, environment: Mapping[str, str] | None = None) -> Ad
         topic=topic,
         client={name: value for name, value in options.items() if name not in (*_OWN, *_PRODUCER)},
         producer=producer,
-        tombstones=_truth(options, "tombstones"),
+        tombstones=tombstones == "true",
         positions=positions,
         timeout=float(_count(options, "timeout") or PATIENCE),
     )
@@ -143,14 +147,6 @@ def _variable(name: str) -> str:
 
 def _is_topic(name: str) -> bool:
     return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}
-
-
-def _truth(options: Mapping[str, str], name: str) -> bool:
-    value = options.get(name, "false")
-    if value not in {"true", "false"}:
-        msg = f"`{name}` is neither true nor false"
-        raise LandingZoneError(msg, next_step=_HELP)
-    return value == "true"
 
 
 def _count(values: Mapping[str, str], name: str) -> int | None:

@@ -31,7 +31,7 @@ from mirrorlib.delivery.sinks.kafka.cluster import Cluster, client_conf
 from mirrorlib.delivery.sinks.kafka.messages import Message, window_messages
 from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_id, window_headers
 from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
-from mirrorlib.errors import StoreError, TableBusyError
+from mirrorlib.errors import TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.journal.plan_log import read_object
 from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
@@ -41,6 +41,7 @@ _KEPT = 16  # connections between windows: a run has as many tables as it likes
 _AT_ONCE = 500  # messages
 _POLL = 0.02  # seconds
 _WAIT = 10  # milliseconds that a broker may wait for more: nobody waits for what is to come
+_REWIND = f"Rewind the consumer to a snapshot: {snapshot_command('NAME')}."
 
 
 class KafkaSink:
@@ -102,7 +103,9 @@ class KafkaSink:
             msg = f"a stream of {stream.consumer} that began later writes to topic {scene.topic}"
             raise TableBusyError(msg, table=stream.table, next_step="Leave the table to it.")
         if not self._cluster.topic(scene, make=not found.window):
-            raise _emptied(scene)
+            msg = "what was delivered before is not there any more"
+            step = f"{_REWIND} Or, to go on with what comes, create the topic."
+            raise scene.error(msg, step)
         return transactions, found
 
     def _scene(self, stream: Stream) -> Scene:
@@ -115,14 +118,6 @@ class KafkaSink:
             self._lines[stream.uuid] = sends, found
             if len(self._lines) > _KEPT:
                 del self._lines[next(iter(self._lines))]
-
-
-_REWIND = f"Rewind the consumer to a snapshot: {snapshot_command('NAME')}."
-
-
-def _emptied(scene: Scene) -> StoreError:
-    reason = "what was delivered before is not there any more"
-    return scene.error(reason, f"{_REWIND} Or, to go on with what comes, create the topic.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

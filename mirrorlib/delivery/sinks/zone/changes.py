@@ -13,9 +13,7 @@ Markers go by key, so several rows of one key that change in one version are a d
 there are inserts alone, and no markers.
 
 A mirror whose keys repeat, as inserts by marker 0 let them, changes and deletes all rows of a key at once,
-and so do its markers. Where only some of them were changed, in a table whose key does not tell its rows
-apart, no marker says so: `check_all_rows` refuses that, by how many rows readers hold of each key. Neither can
-be told from it what a mirror with `quiet_updates` or a net window leaves out of repeated keys.
+and so do its markers. That only some of them were changed no marker says: `check_all_rows` refuses it.
 """
 
 from __future__ import annotations
