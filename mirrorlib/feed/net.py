@@ -52,50 +52,30 @@ def place_of_kind() -> Column:
 
 
 def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
-    """Fold the feed of a window to its net changes; one shuffle by key, and one sort.
+    """Fold the feed of a window to its net changes: cancel equal rows out, then pair what is left of each key.
 
     Without keys nothing can be told to be an update. Raises `FeedError` for a column that cannot be compared.
+    One shuffle by key, and one sort for both windows, in which a hash spares the comparison of most rows: it is by far
+    the dearest part. The second asks for what the first has found, else Spark would sort for it beforehand.
     """
     columns = columns_of(frame)
     helpers = Helpers(columns)
     refuse_incomparable(frame, columns, table, "so net changes cannot be told")
-    rows = frame.repartition(*map(quote, keys or columns))
-    if keys:
-        return _fold_keys(rows.withColumn(helpers.sign, sign()), columns, keys, helpers)
-    last = [f.max(name).alias(name) for name in (VERSION, TIME)]
-    copies = f.explode(f.sequence(f.lit(1), f.abs(helpers.net)))
-    left = count_changes(rows, columns, helpers.net, *last).withColumn(helpers.times, copies)
-    kind = f.when(f.col(helpers.net) > 0, INSERT).otherwise(DELETE)
-    return left.select(*map(quote, columns), kind.alias(KIND), VERSION, TIME)
-
-
-def count_changes(rows: DataFrame, by: Sequence[str], net: str, *others: Column) -> DataFrame:
-    """Count in *net* how often equal rows of a feed come, below 0 how often they go; what cancels out is left out."""
-    counted = rows.groupBy(*map(quote, by)).agg(f.sum(sign()).alias(net), *others)
-    return counted.where(f.col(net) != 0)
-
-
-def _fold_keys(
-    rows: DataFrame, columns: Sequence[str], keys: Sequence[str], helpers: Helpers
-) -> DataFrame:
-    """Cancel equal rows out, then pair what is left of each key.
-
-    Both windows go by one sort, in which a hash spares the comparison of most rows: it is by far the
-    dearest part. The second asks for what the first has found, else Spark would sort for it beforehand.
-    """
-    sign, others = f.col(helpers.sign), [name for name in columns if name not in keys]
+    sign_of, others = f.col(helpers.sign), [name for name in columns if name not in keys]
     # Those that go come first.
     alike = Window.partitionBy(*map(quote, [*keys, helpers.bits, *others])).orderBy(helpers.sign)
-    rows = rows.withColumn(helpers.bits, f.xxhash64(*map(quote, columns))).withColumns(
+    told = {helpers.sign: sign(), helpers.bits: f.xxhash64(*map(quote, columns))}
+    rows = frame.repartition(*map(quote, keys or columns)).withColumns(told)
+    rows = rows.withColumns(
         {
             helpers.place: f.row_number().over(alike),
-            helpers.net: f.sum(sign).over(_over_all(alike)),
-            helpers.times: f.count(sign).over(_over_all(alike)),
+            helpers.net: f.sum(sign_of).over(_over_all(alike)),
+            helpers.times: f.count(sign_of).over(_over_all(alike)),
         }
     )
     net, place = f.col(helpers.net), f.col(helpers.place)
     left = f.when(net < 0, place <= -net).otherwise(place > f.col(helpers.times) - net)
-    key = Window.partitionBy(*map(quote, keys)).orderBy(helpers.bits)
+    key = Window.partitionBy(*map(quote, keys)).orderBy(helpers.bits) if keys else alike
     rows = rows.withColumns(
         {
             helpers.left: left,
@@ -106,6 +86,12 @@ def _fold_keys(
         }
     )
     return _named(rows.where(helpers.left), columns, helpers)
+
+
+def count_changes(rows: DataFrame, by: Sequence[str], net: str) -> DataFrame:
+    """Count in *net* how often equal rows of a feed come, below 0 how often they go; what cancels out is left out."""
+    counted = rows.groupBy(*map(quote, by)).agg(f.sum(sign()).alias(net))
+    return counted.where(f.col(net) != 0)
 
 
 def _paired(key: WindowSpec, counts: Column, helpers: Helpers) -> dict[str, Column]:
