@@ -1,9 +1,8 @@
 """One run of a derived table: what its steps share, the table as it is found, and how it is written.
 
 In: nothing. Out: `DeriveJob`; `DerivedTarget`, which says whether the table is as the last round has left it; one
-commit that carries a round. Promise: the commit is there once, as a whole, or not at all; rows that stay the same are
-not written, so that the table's own feed tells what is different and nothing else; by a primary key that occurs once,
-as inserts, updates and deletes, else as `commit.difference` says.
+commit that carries a round. Promise: rows that stay the same are not written, so that the table's own feed tells what
+is different and nothing else.
 """
 
 from __future__ import annotations

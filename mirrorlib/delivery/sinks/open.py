@@ -2,8 +2,7 @@
 
 In: a URL, and a mode where there are several. Out: a `Sink`, and the URL as it may be shown. A receiver's module is
 imported when one is opened, so it may import Spark at its head.
-And keep what is delivered apart from Delta tables, those that are exported and any other's folder: a table's VACUUM
-removes every file of its folder that the table does not know.
+And keep what is delivered apart from the folders of Delta tables, see `check_disjoint`.
 """
 
 from __future__ import annotations

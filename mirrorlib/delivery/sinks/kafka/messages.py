@@ -3,8 +3,6 @@
 In: a delivery's frame. Out: rows of JSON, written on Spark's side, by commit, key and kind; of them `Message`s, lazily:
 a handful of rows is held at a time. Promise: the images of an update are one message where a key tells that they belong
 together, and so are a delete and an insert of one key in one commit; whoever keeps the last state of each key is right.
-Every value is told in full: decimals with all their digits, moments to the microsecond, NULLs as such; a type that
-JSON cannot carry is refused by name.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Remember which keys a table's readers may hold, so that they can be deleted when a snapshot takes the place of all.
 
 In: a landing zone. Out: `_mirrorlib/export/keys/<number>-<window>.parquet` in the table's folder, which readers
-ignore: the keys of a change file, each with whether it is gone. The format has no word for "forget", and
-readers move change files away. Written before the change file, under the number that it will have, so that
-no key is missing; a key too many does no harm, as a delete of what is not there does nothing. Beside each
-key stands how many rows more or less of it the file has brought, so that rows of repeated keys are told.
+ignore: the keys of a change file, which readers move away, each with whether it is gone. Written before that file,
+under the number that it will have, so that no key is missing; a key too many does no harm, as a delete of what is not
+there does nothing. Beside each key stands how many rows more or less of it the file has brought.
 
 Of several notes of a number, of different windows, that one counts whose window was published under it.
 """
