@@ -6,8 +6,9 @@ import argparse
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from inspect import cleandoc
 from typing import NoReturn, TypeAlias, get_args, get_type_hints
 
 from mirrorlib.ingest.options import Options
@@ -34,45 +35,11 @@ MEMORY: Arguments = {"--memory SIZE": "heap of the local Spark (default: 2g)"}
 START_AT: Arguments = {
     "--start-at N": "begin with file number N, where earlier ones are gone (default: 1)",
 }
-# What `apply` and `plan` share, in the order of `--help`: those of `Options`, whose choices and defaults are there.
-ZONE: Arguments = {
-    **PLACE,
-    **TARGET,
-    "--insert-policy WORD": "marker 0 inserts without a look (append, the format's word) or replaces the row of its "
-    "key (upsert)",
-    "--evolution WORD": "how columns may change (default: widen)",
-    "--ntz WORD": "timestamps without zone are instants in UTC, or stay without zone",
-    "--conditional-updates": "honour ConditionalUpdateColumn: an update counts only if its value there is greater "
-    "than the row's",
-    "--readers WORD": "keep tables readable by every reader of Delta: no deletion vectors, no types widened in place; "
-    "changes cost more. A table remembers it (default: as each remembers)",
-    "--partial-updates WHAT": "what an update sets: the columns that its file has (absent), what is not NULL (nulls), "
-    "what a column lists (listed:COLUMN), every column (never); default: as partialUpdates in _metadata.json says, "
-    "or every one",
-    "--snapshots": "each numbered file is the table as it is from then on: commit what differs, and nothing else",
-    "--max-loss SHARE": "refuse a snapshot that deletes more than this share of the table's rows (default: 0.5)",
-    "--max-files N": "change files a commit",
-    "--max-bytes N": "bytes of change files a commit (500m, 2g)",
-    "--settle SECONDS": "how long text has to lie still before it is read (default: 10)",
-    "--retry": "try files again that damaged a plan, though they have not changed",
-    "--allow-foreign-writes": "go on although somebody else wrote to a table",
-    "--moved-from URL": "the same landing zone was there before",
-    "--rewrite-limit N": "rewrite a table for a new type up to this size (default: 1g)",
-    "--plain-folders WORD": "a table folder without _metadata.json waits for it, or its Parquet, CSV and JSON lines "
-    "files are appended, each once, from folders at any depth (default: wait)",
-    "--plain-evolution WORD": "what a plain folder's table does with new columns and types: add them and rescue what "
-    "does not fit, rescue all of it into _rescued_data, fail, or leave new columns out (default: add)",
-    "--include-existing": "append what a plain folder holds when it is first seen, or only what comes later "
-    "(default: append it)",
-    "--allow-overwrites": "append a plain folder's file again, whole, when it has been written again",
-    **START_AT,
-    "--allow-empty": "let a reset table be replaced by no rows, and an empty snapshot empty its table",
-    "--quiet-updates": "leave rows alone that an update would not change; the change feed shrinks",
-    "--cleanup WORD": "move applied files to their folder's _ProcessedFiles (move) or _FilesReadyToDelete (delete)",
-    "--retention DAYS": "remove what --cleanup moved after this many days (default: 7)",
-    "--on-gone WORD": "what becomes of a Delta table whose folder is gone from the zone (default: keep)",
-    **MEMORY,
-}
+# How the value of an option is called, where its kind says less.
+_CALLED = {
+    "settle": "SECONDS", "backfill_interval": "SECONDS", "retention": "DAYS", "max_loss": "SHARE", "moved_from": "URL",
+    "partial_updates": "WHAT",
+}  # fmt: skip
 _UNITS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}  # seconds
 DEFAULTS: Mapping[str, object] = {one.name: one.default for one in fields(Options)}
 
@@ -92,6 +59,26 @@ def words_of(name: str) -> tuple[str, ...]:
     kind = get_type_hints(Options)[name]
     words = [one for part in (kind, *get_args(kind)) for one in get_args(part)]
     return tuple(dict.fromkeys(one for one in words if isinstance(one, str)))
+
+
+def _options() -> Iterator[tuple[str, str]]:
+    """Spell what `Options` has, and say of each what is said there, with its default."""
+    told = cleandoc(Options.__doc__ or "").partition("Attributes:")[2]
+    texts = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", told, re.MULTILINE))
+    for name, default in DEFAULTS.items():
+        if name not in {"tables", "parallelism"}:
+            text = " ".join(texts.get(name, "").split()).rstrip(".").replace("*", "")
+            flag = f"--{'quiet_updates' if name == 'quiet' else name}".replace("_", "-")
+            if isinstance(default, bool):
+                yield flag, text
+            else:
+                kind = "WORD" if words_of(name) else _CALLED.get(name, "N")
+                usual = f" (default: {str(default).removesuffix('.0')})" if default else ""
+                yield f"{flag} {kind}", text + usual
+
+
+# What `apply` and `plan` share, in the order of `--help`.
+ZONE: Arguments = {**PLACE, **TARGET, **dict(_options()), **MEMORY}
 
 
 def positive(text: str) -> int:

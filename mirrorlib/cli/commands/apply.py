@@ -25,6 +25,8 @@ _REPLACED = (
 )
 _KEPT = "its rows stay, and the next apply goes on by _metadata.json, behind the files that were appended."
 
+_SAID = "Bytes may be said as 500m or 2g, seconds in words: '1 day'."
+
 
 def _options(text: str) -> dict[str, Any]:
     try:
@@ -90,17 +92,12 @@ def _rebuild(arguments: argparse.Namespace) -> Report | bool:
 
 
 APPLY = Command(
-    more="A table that is blocked or failed says why and stops alone; it is tried again on every run.",
+    more=f"A table that is blocked or failed says why and stops alone; it is tried again on every run. {_SAID}",
     arguments={
         **ZONE,
         **rounds("applying"),
         "--approve HASH": "apply what plan said when it told this hash, and nothing else: the plan is made again, with "
         "these options, and where it is another one nothing is written; files that come later wait for the next run",
-        "--listing WORD": "look only for what has come to long folders of numbers, or of names in the order of "
-        "writing (auto), to all folders where that can be done (incremental), or list every folder in full "
-        "(default: auto)",
-        "--backfill-interval SECONDS": "list such a folder in full all the same after this long; as any interval, in "
-        "words too: '1 day' (default: 1 hour)",
         "--options JSON": "these and others, by the names that they have in Python; what a job hands over as one text "
         """counts for more: '{"max_bytes": 500000000, "plain_evolution": "rescue"}'""",
     },
@@ -108,7 +105,7 @@ APPLY = Command(
     readers={"options": _options},
     run=_apply,
 )
-PLAN = Command(arguments=ZONE, run=_plan)
+PLAN = Command(more=_SAID, arguments=ZONE, run=_plan)
 RESET = Command(
     more="The next apply replaces its content, in one commit, by what the landing zone shows then. "
     "Nothing is deleted before.",
