@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.store import Store
 
-KEY_OPTIONS = "--key TABLE=COLUMN,…, or --no-key"  # how other keys are given, for errors
+KEY_OPTIONS = "--key or --no-key"  # how other keys are given, for errors
 
 
 @dataclass(frozen=True, kw_only=True)

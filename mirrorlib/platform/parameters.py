@@ -117,7 +117,7 @@ def _mapping(name: str, value: object) -> dict[str, list[str]]:
     """Read JSON: a list of texts for each table."""
     expected = 'a JSON mapping of tables to lists, such as {"dbo/orders": ["id"]}'
     found = _json(name, value, expected)
-    if isinstance(found, dict) and all(isinstance(one, list) and one for one in found.values()):
+    if isinstance(found, dict) and all(isinstance(one, list) for one in found.values()):
         return {str(table): _list(name, one) for table, one in found.items()}
     raise _wrong(name, value, expected)
 

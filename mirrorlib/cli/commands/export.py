@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
+from collections.abc import Sequence
 from typing import Any
 
 import mirrorlib
-from mirrorlib.cli.arguments import MEMORY, TABLES, TARGET, positive, refuse, rounds
+from mirrorlib.cli.arguments import MEMORY, TABLES, TARGET, positive, rounds
 from mirrorlib.cli.command import Command, call, say
 from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
 from mirrorlib.delivery.report import ExportReport
+from mirrorlib.errors import ParameterError
+from mirrorlib.platform.parameters import read_parameter
 from mirrorlib.tabular import Report
+
+_KEYS = dict[str, list[str]] | list[str]
 
 
 def _export(arguments: argparse.Namespace) -> bool:
@@ -29,37 +32,22 @@ def _export(arguments: argparse.Namespace) -> bool:
     return run_command(arguments, spark, stop, mirrorlib.export, is_news=is_news, keys=keys)
 
 
-def _keys(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]] | tuple[str, ...] | None:
+def _keys(arguments: argparse.Namespace) -> dict[str, list[str]] | Sequence[str] | None:
     """Return the keys that are given, by table or for all of them; None leaves it to what is known."""
     if arguments.no_key:
         return ()
-    by_table: dict[str, tuple[str, ...]] = {}
-    for table, columns in (pair for pairs in arguments.keys for pair in pairs):
-        by_table[table] = by_table.get(table, ()) + columns
-    if "" in by_table and len(by_table) > 1:
-        arguments.refuse("--key says columns of every table or those of one, not both")
-    return by_table.get("", by_table or None)
-
-
-def _key(text: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Read key columns by table: `COLUMN` of every table, `TABLE=COLUMN,…`, `TABLE=` for none, or JSON of these."""
-    if text.startswith(("[", "{")):
-        found: object = None
-        with contextlib.suppress(ValueError):
-            found = json.loads(text)
-        by_table: dict[str, Any] = found if isinstance(found, dict) else {"": found}
-        lists = [one if isinstance(one, list) else [None] for one in by_table.values()]
-        if all(isinstance(one, str) and one for columns in lists for one in columns):
-            named = [(table, tuple(columns)) for table, columns in by_table.items()]
-            return [(table, columns) for table, columns in named if table or columns]
-        refuse(text, 'neither a JSON list of columns nor a mapping such as {"dbo/orders": ["id"]}')
-    table, sign, columns = text.partition("=")
-    if not sign:
-        return [("", (text,))] if text else []  # a job's parameter may be empty
-    names = tuple(name.strip() for name in columns.split(",")) if columns else ()
-    if not (table and all(names)):
-        refuse(text, "neither a column nor TABLE=COLUMN[,COLUMN…]")
-    return [(table, names)]
+    columns: list[str] = []
+    for text in arguments.keys:
+        try:
+            found: Any = read_parameter("--key", text, _KEYS)
+        except ParameterError as exc:
+            arguments.refuse(str(exc))
+        if isinstance(found, dict):
+            if len(arguments.keys) > 1:
+                arguments.refuse("--key says columns of every table or those of one, not both")
+            return found
+        columns += found
+    return columns or None  # a job's parameter may be empty
 
 
 def _consumers(arguments: argparse.Namespace) -> Report | bool:
@@ -95,8 +83,8 @@ EXPORT = Command(
         "(default: snapshot)",
         "--on-expired fail|snapshot": "when changes that it has not read are gone: stop, or replace all it has by a "
         "snapshot (default: fail)",
-        "--key* COLUMN|TABLE=COLUMN,…": "a key column of every table, or the key columns of one (TABLE= for none), in "
-        "place of those that are known from its landing zone; may be repeated, or all in one as a JSON list or mapping",
+        "--key* COLUMN|JSON": "a key column of every table, in place of those known from its landing zone; may "
+        """be repeated, or all of them as a JSON list, or by table: '{"dbo/orders": ["id"]}', where [] is none""",
         "--no-key": "go by no keys, though they are known: equal rows are counted",
         "--max-versions N": "versions a window (default: all)",
         **rounds("delivering"),
@@ -104,7 +92,7 @@ EXPORT = Command(
     },
     defaults={"start": "snapshot", "on_expired": "fail"},
     # A job's parameter may be empty.
-    readers={"keys": _key, "max_versions": lambda text: positive(text) if text else None},
+    readers={"max_versions": lambda text: positive(text) if text else None},
     either=("keys", "no_key"),
     run=_export,
 )

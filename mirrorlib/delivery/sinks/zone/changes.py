@@ -72,7 +72,7 @@ def change_rows(data: pa.Table, keys: Sequence[str], table: str) -> pa.Table:
         if tells_rows(data):
             msg = "rows were updated or deleted, and the table has no keys by which a landing zone could say so"
             step = (
-                "Export it to another kind of receiver; or give its keys (--key TABLE=COLUMN,…, or keys={table: "
+                "Export it to another kind of receiver; or give its keys (--key, or keys={table: "
                 f"[columns]}}), and begin anew, as the window was planned without. {ANEW}"
             )
             raise MarkerError(msg, table=table, next_step=step)
@@ -157,7 +157,7 @@ def check_all_rows(data: pa.Table, keys: Sequence[str], held: pa.Table, table: s
         version = rows.filter(wrong)[net.VERSION][0].as_py()
         msg = "some rows of a key were changed and others not, and a landing zone can only tell of all of them"
         step = (
-            "Name the columns that tell its rows apart (--key TABLE=COLUMN,…, or keys={table: [columns]}), and begin "
+            "Name the columns that tell its rows apart (--key, or keys={table: [columns]}), and begin "
             f"anew; a mirror whose keys repeat is exported without net, and applied without quiet updates. {ANEW}"
         )
         found = f"in version {version}"
