@@ -86,7 +86,7 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
     found: dict[str, Any] = {}
     for name, kind in kinds.items():
         if kind is Options:
-            found |= _options_of(name, said[name], kinds)
+            found |= read_options(said[name], name)
         else:
             found[name] = read_parameter(name, said[name], kind)
     fabric = _fabric(names)
@@ -262,15 +262,6 @@ def _onelake_address(about: Mapping[str, str | None], name: str, value: str) -> 
         )
         raise ParameterError(msg, found=value, next_step=step)
     return f"{value.removesuffix(place)}abfss://{workspace}@{_ONELAKE}/{lakehouse}/{place}"
-
-
-def _options_of(name: str, value: object, kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """Read options, and refuse one that has a parameter of its own: nobody could say which of the two counts."""
-    more = read_options(value, name)
-    if twice := [one for one in more if one in kinds]:
-        msg = f"{first_few(twice)} has a parameter of its own"
-        raise ParameterError(msg, next_step=f"Set that one, and leave it out of {name}.")
-    return more
 
 
 def _said(utilities: Utilities, name: str, default: object) -> object:

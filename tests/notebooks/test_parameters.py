@@ -433,7 +433,6 @@ def test_a_notebook_and_a_job_take_every_option(name: str) -> None:
         ("[]", "a JSON mapping of options"),
         ('{"max_byte": 1}', "max_byte is no option of `apply`"),
         ('{"quiet": 1}', "the parameter quiet has to be true or false"),
-        ('{"max_files": 7}', "max_files has a parameter of its own"),
     ],
 )
 def test_wrong_options_are_told(text: str, told: str) -> None:
