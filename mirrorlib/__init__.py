@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mirrorlib.derived.report import DeriveReport
     from mirrorlib.derived.run import derive_table as derive
     from mirrorlib.errors import (
-        BundleError,
         ChangeFileError,
         ComputeError,
         FeedError,
@@ -91,7 +90,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ApplyReport",
     "BatchReport",
-    "BundleError",
     "ChangeFileError",
     "CheckReport",
     "ComputeError",

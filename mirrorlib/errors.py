@@ -190,13 +190,6 @@ class ParameterError(MirrorError):
     wrong_usage = True
 
 
-class BundleError(MirrorError):
-    """The wheel that a platform runs cannot be built."""
-
-    advice = "Build it by hand, and name it."
-    wrong_usage = True
-
-
 class StoppedError(MirrorError):
     """A run ended with something blocked or failed, where a return value would not be looked at."""
 

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from mirrorlib.errors import BundleError
+from mirrorlib.errors import ParameterError
 
 _DIST = "dist"
 _STAMPED = f"{_DIST}/stamped"  # where no pattern for built wheels, dist/*.whl, finds it
@@ -30,7 +30,7 @@ def build_clone(folder: Path) -> Path:
     if project.get("project", {}).get("name") != "mirrorlib-delta":
         msg = "there is no clone of mirrorlib here whose wheel could be built"
         step = "Give the wheel with --wheel PATH, or work in a clone."
-        raise BundleError(msg, found=str(folder), next_step=step)
+        raise ParameterError(msg, found=str(folder), next_step=step)
     version = _own_version(_built(folder, _DIST))
     shutil.rmtree(folder / _STAMPED, ignore_errors=True)
     return _built(folder, _STAMPED, {_TOLD: version})
@@ -50,7 +50,9 @@ def _built(folder: Path, place: str, told: Mapping[str, str] | None = None) -> P
     wheels = sorted((folder / place).glob("*.whl"), key=lambda path: path.stat().st_mtime)
     if done.returncode or not wheels:
         msg = "the wheel cannot be built"
-        raise BundleError(msg, found=(done.stderr.strip() or done.stdout.strip())[-300:])
+        said = (done.stderr.strip() or done.stdout.strip())[-300:]
+        step = "Build it by hand, and give it with --wheel PATH."
+        raise ParameterError(msg, found=said, next_step=step)
     return wheels[-1]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlib.errors import BundleError
+from mirrorlib.errors import ParameterError
 from mirrorlib.fabric.wheel import build_clone
 
 PROJECT = """
@@ -115,8 +115,8 @@ def test_every_version_of_ours_gets_a_number(
 
 def test_what_cannot_be_built_says_why(clone: Path, tmp_path: Path) -> None:
     """A folder that is no clone, and a project that is broken."""
-    with pytest.raises(BundleError, match="no clone of mirrorlib here"):
+    with pytest.raises(ParameterError, match="no clone of mirrorlib here"):
         build_clone(tmp_path)
     write(clone, "one", "no version")
-    with pytest.raises(BundleError, match="the wheel cannot be built"):
+    with pytest.raises(ParameterError, match="the wheel cannot be built"):
         build_clone(clone)
