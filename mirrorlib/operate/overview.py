@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from mirrorlib.delivery.consumers import list_consumers
 from mirrorlib.delivery.report import ConsumersReport
 from mirrorlib.errors import MirrorError, ParameterError, first_line
-from mirrorlib.operate.book import BookReport, write_ledger
+from mirrorlib.operate.book import write_ledger
 from mirrorlib.operate.ledger import LAST, LedgerReport, read_ledger
 from mirrorlib.operate.lineage import LineageReport, lineage
 from mirrorlib.operate.page.render import make_page
@@ -40,7 +40,6 @@ class Overview(PartReport):
         ledger: the newest batches of each.
         consumers: who is delivered to, and how far each has come; None where that could not be read.
         ways: where tables come from and go to; the same.
-        kept: what was written down; None where nothing was asked for, or could be.
         failures: what could not be read or written down, and why.
 
     """
@@ -50,7 +49,6 @@ class Overview(PartReport):
     ledger: LedgerReport
     consumers: ConsumersReport | None = None
     ways: LineageReport | None = None
-    kept: BookReport | None = None
 
     @property
     def ok(self) -> bool:
@@ -68,13 +66,6 @@ class Overview(PartReport):
     def to_dict(self) -> dict[str, Any]:
         """Return how tables stand, in the shape of `mirrorlib status --json`, and what is missing here."""
         return {**self.status.to_dict(), "ok": self.ok, "failures": list(self.failures)}
-
-    def __str__(self) -> str:
-        """Show the reports one below the other."""
-        parts = (self.status, self.ledger, self.kept)
-        return "\n\n".join([*(str(one) for one in parts if one), *self.failures])
-
-    __repr__ = __str__
 
     def save(self, page: PathOrUrl) -> None:
         """Write the status page to a file, in one step: whoever reads it sees the one before, or this one.
@@ -99,8 +90,7 @@ class Overview(PartReport):
         style = "width:100%;height:80vh;min-height:20rem;border:0"
         # As high as the page is, up to what one scrolls through; where a host lets no script run it stays as it is.
         grow = "this.style.height=Math.min(this.contentDocument.body.offsetHeight+8,1800)+'px'"
-        frame = f'<iframe title="Status" style="{style}" onload="{grow}" srcdoc="{escape(page)}"></iframe>'
-        return frame + (self.kept._repr_html_() if self.kept else "")
+        return f'<iframe title="Status" style="{style}" onload="{grow}" srcdoc="{escape(page)}"></iframe>'
 
 
 def read_overview(
@@ -148,7 +138,7 @@ def read_overview(
         part("the ledger was not written", write_ledger, spark, target, to, **place) if to else None
     )
     ledger = ledger or LedgerReport(target=status.target, batches=())
-    parts: dict[str, Any] = {"consumers": consumers, "ways": ways, "kept": kept}
     for what, one in (("the ledger", ledger), ("the lineage", ways), ("what was kept", kept)):
         failures += [f"{what} is not whole: {each}" for each in (one.failures if one else ())]
-    return Overview(status=status, ledger=ledger, failures=tuple(failures), **parts)
+    told = tuple(failures)
+    return Overview(status=status, ledger=ledger, consumers=consumers, ways=ways, failures=told)

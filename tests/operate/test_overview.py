@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_an_overview_is_as_well_as_its_tables(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
-    """It tells what `status` tells, in the same shape, and shows the ledger's last batches below."""
+    """It tells what `status` tells, in the same shape, and has the ledger's last batches."""
     orders = zone.table("orders", keys=["id"])
     orders.file([{"id": 1}])
     mirrorlib.apply(spark, str(zone), target, max_files=1)
@@ -36,8 +36,7 @@ def test_an_overview_is_as_well_as_its_tables(
     assert (1, 2) == (len(well.ledger.batches), len(stopped.ledger.batches))
     assert mirrorlib.status(target).to_dict()["tables"][0]["state"] == "blocked"
     assert "blocked" == stopped.to_dict()["tables"][0]["state"]
-    assert str(stopped.status) in str(stopped)
-    assert str(stopped.ledger) in str(stopped)
+    assert str(stopped.status) == str(stopped)
     assert [] == [*stopped.consumers.streams] if stopped.consumers else False
     assert ["apply"] == [way.kind for way in stopped.ways.edges] if stopped.ways else False
     (done, *_) = sorted(Path(target, "_mirrorlib", "journal", "orders").rglob("*.done.json"))
