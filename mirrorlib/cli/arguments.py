@@ -12,7 +12,6 @@ from inspect import cleandoc
 from typing import NoReturn, TypeAlias, get_args, get_type_hints
 
 from mirrorlib.ingest.options import Options
-from mirrorlib.names import named_twice
 
 Arguments: TypeAlias = Mapping[str, str]  # what each means, by how it is spelled
 Reader: TypeAlias = Callable[[str], object]
@@ -88,23 +87,8 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def names(text: str) -> tuple[str, ...]:
-    """Read column names, each of which is given once."""
-    found = tuple(name.strip() for name in text.split(",") if name.strip())
-    if (twice := named_twice(found)) is not None:
-        refuse(twice, "named twice")
-    return found
-
-
-def start(text: str) -> str | int:
-    """Read with what a consumer begins: snapshot, now, or a version from -1 on."""
-    found = bound(text)
-    known = found in {"snapshot", "now"} if isinstance(found, str) else found >= -1
-    return found if known else refuse(text, "neither snapshot, nor now, nor a version")
-
-
 def bound(text: str) -> str | int:
-    """Read a version, or leave a moment to be read with the table's name at hand."""
+    """Read a version; a word or a moment is left to be read with the table's name at hand."""
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
@@ -145,14 +129,14 @@ def refuse(text: str, what: str) -> NoReturn:
 
 # By kind, and by name where the kind says less; any other value is text.
 READERS: Mapping[str, Reader] = {
-    "A,B": names,
+    "A,B": lambda text: tuple(filter(None, map(str.strip, text.split(",")))),
     "DAYS": positive,
     "MINUTES": positive,
     "N": positive,
     "SECONDS": seconds,
     "SHARE": lambda text: _number(text, 1, "share from 0 to 1"),
     "SIZE": _heap,
-    "snapshot|now|N": start,
+    "snapshot|now|N": bound,
     "max_bytes": size,
     "rewrite_limit": size,
 }

@@ -206,8 +206,6 @@ def test_equal_files_of_one_command_are_published_each(zone: str, rows: list[str
         ("zone", "t", __file__, "--format", "xml"),
         ("zone", "t", __file__, "--marker"),
         ("zone", "t", __file__, "--marker", "7"),
-        ("zone", "t", __file__, "--keys", "id,v,ID"),
-        ("zone", "t", __file__, "--partition-by", "v,v"),
     ],
 )
 def test_wrong_usage_is_2(

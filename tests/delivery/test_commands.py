@@ -138,6 +138,7 @@ def test_wrong_words_are_told(
         ([*export, f"files:{tmp_path}/o?format=xml"], "format"),
         ([*export, f"delta:{tmp_path}/o", "--mode", "scd2", "--net"], "keeps every state"),
         ([*export, f"files:{target}"], "is the target itself"),
+        ([*export, f"files:{tmp_path}/o", "--start", "soon"], "a consumer begins with"),
         (
             [*export, f"files:{tmp_path}/o", "--key", '{"none": ["id"]}'],
             "keys are given for a table",
@@ -153,7 +154,6 @@ def test_wrong_words_are_told(
     )
     assert (1, True) == (code, "there is no such Delta table" in out)
     for wrong in (
-        ["--start", "-2"],
         ["--key", "id", "--no-key"],
         ["--key", "id", "--key", '{"orders": ["id"]}'],
     ):
