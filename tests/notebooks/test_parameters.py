@@ -35,6 +35,7 @@ from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.ingest.run import apply_zone
 from mirrorlib.platform import notebook
 from mirrorlib.platform.notebook import Place, find_home, finish, host_of, resolve
+from mirrorlib.platform.parameters import read_options
 from mirrorlib.store import open_store
 from papers import FOLDER, NAMES, cells
 
@@ -424,7 +425,7 @@ def test_a_notebook_and_a_job_take_every_option(name: str) -> None:
     assert '{name: options, default: "${var.options}"}' in job
     assert '"--options={{job.parameters.options}}"' in job
     arguments = command("apply").parse_args(["z", "t", "--options", json.dumps(SAMPLES)])
-    assert SAMPLES == arguments.options
+    assert SAMPLES == read_options(arguments.options)
 
 
 @pytest.mark.parametrize(

@@ -28,31 +28,26 @@ _KEPT = "its rows stay, and the next apply goes on by _metadata.json, behind the
 _SAID = "Bytes may be said as 500m or 2g, seconds in words: '1 day'."
 
 
-def _options(text: str) -> dict[str, Any]:
-    try:
-        return read_options(text)
-    except ParameterError as exc:
-        raise argparse.ArgumentTypeError(str(exc)) from exc
-
-
 def _apply(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
-    _check(arguments, **arguments.options)
+    more = _check(arguments, arguments.options)
     if arguments.approve is not None and arguments.watch is not None:
         arguments.refuse("argument --approve: one plan is approved, so not with --watch")
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
-    more = arguments.options
     return run_command(arguments, spark, stop, mirrorlib.apply, is_news=_is_news, **more)
 
 
-def _check(arguments: argparse.Namespace, **more: object) -> None:
-    """Refuse what does not go together, or is beyond bounds, before Spark is started."""
-    asked: dict[str, Any] = {**vars(arguments), **more}
+def _check(arguments: argparse.Namespace, text: str | None = None) -> dict[str, Any]:
+    """Refuse what does not go together, or is beyond bounds, before Spark is started; return what *text* has."""
+    more: dict[str, Any] = {}
     try:
+        more = read_options(text)
+        asked = {**vars(arguments), **more}
         Options(**{name: value for name, value in asked.items() if name in DEFAULTS})
-    except ValueError as exc:
+    except (ParameterError, ValueError) as exc:
         arguments.refuse(str(exc))
+    return more
 
 
 def _is_news(report: ApplyReport) -> bool:
@@ -101,8 +96,6 @@ APPLY = Command(
         "--options JSON": "these and others, by the names that they have in Python; what a job hands over as one text "
         """counts for more: '{"max_bytes": 500000000, "plain_evolution": "rescue"}'""",
     },
-    defaults={"options": {}},
-    readers={"options": _options},
     run=_apply,
 )
 PLAN = Command(more=_SAID, arguments=ZONE, run=_plan)
