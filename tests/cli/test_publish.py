@@ -205,7 +205,6 @@ def test_equal_files_of_one_command_are_published_each(zone: str, rows: list[str
         ("zone", "t"),
         ("zone", "t", __file__, "--format", "xml"),
         ("zone", "t", __file__, "--marker"),
-        ("zone", "t", __file__, "--marker", "7"),
     ],
 )
 def test_wrong_usage_is_2(

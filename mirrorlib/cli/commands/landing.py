@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from mirrorlib.cli.arguments import JSON, PLACE, refuse
+import mirrorlib
+from mirrorlib.cli.arguments import JSON, PLACE
 from mirrorlib.cli.command import Command, call_shown
 from mirrorlib.errors import LandingZoneError, MirrorError
 from mirrorlib.landing.publish.published import Published
 from mirrorlib.tabular import Report
 
 _AGAIN = "Then publish all the files again, in the same order: those that are there are not published twice."
-_MARKERS = ("0", "1", "2", "4")
 _COUNTED = ("insert", "update", "delete", "upsert")
 
 
@@ -63,8 +63,6 @@ class PublishReport(Report):
 
 def publish_files(arguments: argparse.Namespace) -> PublishReport:
     """Publish file by file; the first error ends it."""
-    from mirrorlib.landing.publish.writer import LandingZoneWriter
-
     files = arguments.files
     for path in files:  # a missing one would stop the others in their midst
         if not Path(path).exists():
@@ -74,7 +72,7 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
                 shown = path.rpartition("@")[2].partition("?")[0]
                 step = "Give a file of this machine, no URL; nothing was published."
             raise LandingZoneError(msg, table=arguments.table, file=shown, next_step=step)
-    table = LandingZoneWriter(arguments.landing_zone, source=arguments.source).table(
+    table = mirrorlib.LandingZoneWriter(arguments.landing_zone, source=arguments.source).table(
         arguments.table,
         keys=arguments.keys,
         file_format=arguments.format,
@@ -92,21 +90,6 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
     return PublishReport(
         table=arguments.table, published=tuple(published), asked=len(files), error=error
     )
-
-
-def _marker(text: str) -> int | str:
-    """Read a row marker, or a column's name."""
-    if not text.isdecimal():
-        return text
-    if text not in _MARKERS:
-        refuse(text, f"no row marker, which are {', '.join(_MARKERS)}")
-    return int(text)
-
-
-def _check(arguments: argparse.Namespace) -> Report:
-    from mirrorlib.landing.check.zone import check_zone
-
-    return call_shown(check_zone, arguments)
 
 
 PUBLISH = Command(
@@ -128,7 +111,7 @@ PUBLISH = Command(
         **JSON,
     },
     defaults={"keys": (), "partition_by": ()},
-    readers={"marker": _marker},
+    readers={"marker": lambda text: int(text) if text.isdecimal() else text},
     run=publish_files,
 )
 CHECK = Command(
@@ -140,5 +123,5 @@ CHECK = Command(
         "--deep": "decode every page of every file, not only footers, markers and keys",
         **JSON,
     },
-    run=_check,
+    run=lambda arguments: call_shown(mirrorlib.check, arguments),
 )
