@@ -81,10 +81,13 @@ ZONE: Arguments = {**PLACE, **TARGET, **dict(_options()), **MEMORY}
 
 
 def positive(text: str) -> int:
-    """Read a whole number from 1 on."""
-    if not text.isdecimal() or int(text) < 1:
+    """Read a whole number from 1 on, with k, m or g behind it or not, as sizes in bytes have."""
+    shifts = {"k": 10, "m": 20, "g": 30}
+    unit = text[-1:].lower()
+    number = text[:-1] if unit in shifts else text
+    if not number.isdecimal() or int(number) < 1:
         refuse(text, "not a whole number from 1 on")
-    return int(text)
+    return int(number) << shifts.get(unit, 0)
 
 
 def bound(text: str) -> str | int:
@@ -108,13 +111,6 @@ def seconds(text: str) -> float:
     return _number(number, sys.float_info.max / length, "number of seconds") * length
 
 
-def size(text: str) -> int:
-    """Read a size in bytes, with k, m or g behind it or not."""
-    shifts = {"k": 10, "m": 20, "g": 30}
-    unit = text[-1:].lower()
-    return positive(text[:-1] if unit in shifts else text) << shifts.get(unit, 0)
-
-
 def _heap(text: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]*[mMgG]", text):
         refuse(text, "not a size such as 2g or 900m")
@@ -127,7 +123,7 @@ def refuse(text: str, what: str) -> NoReturn:
     raise argparse.ArgumentTypeError(msg)
 
 
-# By kind, and by name where the kind says less; any other value is text.
+# By kind; any other value is text.
 READERS: Mapping[str, Reader] = {
     "A,B": lambda text: tuple(filter(None, map(str.strip, text.split(",")))),
     "DAYS": positive,
@@ -137,6 +133,4 @@ READERS: Mapping[str, Reader] = {
     "SHARE": lambda text: _number(text, 1, "share from 0 to 1"),
     "SIZE": _heap,
     "snapshot|now|N": bound,
-    "max_bytes": size,
-    "rewrite_limit": size,
 }
