@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from inspect import cleandoc
@@ -95,20 +95,14 @@ def bound(text: str) -> str | int:
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
-def _number(text: str, most: float, what: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 <= (number := float(text)) <= most:
-            return number
-    return refuse(text, f"not a {what}")
-
-
 def seconds(text: str) -> float:
     """Read how long something is: in seconds, or in words, "1 day"."""
     number, _, unit = text.strip().partition(" ")
-    length = _UNITS.get(unit.strip().lower().removesuffix("s") or "second")
-    if length is None:
-        refuse(text, "not a number of seconds, minutes, hours, days or weeks")
-    return _number(number, sys.float_info.max / length, "number of seconds") * length
+    length = _UNITS.get(unit.strip().lower().removesuffix("s") or "second", math.nan)
+    with contextlib.suppress(ValueError):
+        if 0 <= (found := float(number) * length) < math.inf:
+            return found
+    return refuse(text, "not a number of seconds, minutes, hours, days or weeks")
 
 
 def _heap(text: str) -> str:
@@ -130,7 +124,7 @@ READERS: Mapping[str, Reader] = {
     "MINUTES": positive,
     "N": positive,
     "SECONDS": seconds,
-    "SHARE": lambda text: _number(text, 1, "share from 0 to 1"),
+    "SHARE": float,
     "SIZE": _heap,
     "snapshot|now|N": bound,
 }
