@@ -61,7 +61,6 @@ class TableStatus:
         lag_seconds: age of the newest change file that is not applied, None when there is none.
         waiting_seconds: age of the oldest one.
         unapplied: how many files are not applied.
-        newest_file: the newest change file.
         landing_zone: where they come from.
         life: how many lives the table folder has had.
         warnings: what was repaired or left out.
@@ -79,7 +78,6 @@ class TableStatus:
     lag_seconds: float | None = None
     waiting_seconds: float | None = None
     unapplied: int = 0
-    newest_file: str | None = None
     landing_zone: str | None = None
     life: int = 0
     warnings: tuple[str, ...] = ()
@@ -234,13 +232,10 @@ def _with_listing(
     run = next_run(listing, position)
     partitions = [(position.get(one, 0), files) for one, files in listing.partitions.items()]
     unapplied = [one for last, files in partitions for n, one in files.items() if n > last]
-    ends = [max(files.items()) for _, files in partitions if files]
-    newest = max(ends, key=lambda end: (end[1].modified, end[0]))[1].name if ends else None
     ages = [round(max((moment - file.modified).total_seconds(), 0.0), 1) for file in unapplied]
     status = replace(
         status,
         unapplied=len(unapplied),
-        newest_file=newest,
         lag_seconds=min(ages, default=None),
         waiting_seconds=max(ages, default=None),
     )

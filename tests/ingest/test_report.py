@@ -84,7 +84,6 @@ def test_a_status_renders_in_a_notebook() -> None:
         lag_seconds=60.0,
         waiting_seconds=90.0,
         unapplied=4,
-        newest_file="y",
         landing_zone="/zone",
         life=1,
         warnings=(),
