@@ -4,13 +4,8 @@ In: a `TextFile`. Out: a `FileSchema`, which takes a pass over the whole file as
 is no footer, and tables whose columns have its types. Promises: no value is guessed, and
 none rounded, but that a column of numbers with a point or an exponent has the nearest doubles, as
 readers of JSON do; memory is bounded by the blocks and the longest line; what has no place in a table, is no
-object, or says one thing twice, fails the file with its line, never with its content. Blank lines are none; the
-last line needs no end. Text is UTF-8, compression is told by content.
-
-Types are JSON's own, by all values of a column in a file: `true` is a boolean, digits are a bigint
-(a decimal beyond that), a number with a point or an exponent is a double. Objects and arrays are
-JSON text, and so is every value but text in a column that no other type holds; numbers stand there
-as they were written. Text stays text.
+object, or says one thing twice, fails the file with its line, never with its content.
+Objects and arrays are JSON text, and so is every value but text in a column that no other type holds.
 pyarrow.json is faster, but reads 2^53 + 1 beside 1.5 as 2^53, 2^64 as a double, text that looks like
 a date as a timestamp, and no array of several types.
 """

@@ -5,9 +5,6 @@ marker as text; or a `Reading`, whose pieces become columns of text, then of the
 goes on behind what does not fit. Promises: columns go by the header's names; memory is bounded by the blocks, not by
 the file; the first row that does not fit fails the file with its line, its column and the value's shape, never the
 value. Nothing here asks whether the file is still the one that was listed: that is for its caller, after the last byte.
-
-Fields: nothing at all (`,,`) and an unquoted `NullValue` are NULL in every type; a quoted
-`NullValue` is that text; a quoted nothing (`""`) is an empty String and NULL in other types.
 """
 
 from __future__ import annotations

@@ -10,12 +10,8 @@ durable before the next:
 
 Only the newest claim of a place can be unfulfilled, because nobody claims a number before the one
 below it is fulfilled, and anybody can fulfil it: the content is there. So there is no gap that lasts.
-A repetition finds its batch by the record. (`claims.Call` says how a batch without an id is known.)
-
-Guarantee: exactly once for a batch with an id; without one, exactly once for a caller who repeats
-whatever did not return, however many publish equal rows at the same moment. (Killed in the instant
-between the last note and the return, a call without an id has returned: nobody but its caller can know
-better.)
+A repetition finds its batch by the record; `claims` says how a batch without an id is known. Killed in the instant
+between the last note and the return, a call without an id has returned: nobody but its caller can know better.
 """
 
 from __future__ import annotations

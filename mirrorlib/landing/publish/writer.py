@@ -1,9 +1,6 @@
 """Publish tables into a landing zone, as `mirrorlib.LandingZoneWriter`.
 
-In: rows with or without markers. Out: change files that Fabric and mirrorlib read alike, in a local
-folder, an object store or a Databricks volume. Promises: all is checked before anything is written;
-`_metadata.json` is there before the first file; each file appears whole or not at all, once, under
-the next number (see `allocate`), also when several writers publish to one table. An example: docs/publish.md.
+In: rows with or without markers. Out: change files that Fabric and mirrorlib read alike, as `docs/publish.md` promises.
 """
 
 from __future__ import annotations
