@@ -1,14 +1,6 @@
-r"""A dialect as patterns: where rows end, what their fields mean, what pyarrow has to be told.
+"""A dialect as patterns: where rows end, what their fields mean, what pyarrow has to be told.
 
-In: a `Dialect` and the kind of line end. Out: a `Grammar`. What it holds to:
-
-- The header's end says what ends a row. After a line feed, alone or behind a carriage return, rows
-  end in either, and a bare carriage return is data; after a bare carriage return, a bare line feed
-  is data. So a declared `\r\n` with plain line feeds works.
-- A quote quotes at the beginning of a field and is itself when doubled; inside other fields it is
-  data.
-- The escape character takes the meaning from a quote, a column separator, itself, and, where
-  nothing is ever quoted, a line end. Before anything else it is data: `C:\temp` stays whole.
+In: a `Dialect` and the kind of line end. Out: a `Grammar`, which holds to what docs/format.md says of rows and fields.
 """
 
 from __future__ import annotations

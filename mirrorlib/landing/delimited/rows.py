@@ -3,7 +3,7 @@
 In: a `TextFile`, whose blocks are cut anywhere. Out: the header's names and `Piece`s of whole rows, each with the
 line it starts on. Promises: a piece is no larger than two blocks or its longest row; a quoted value
 that never ends, or with text behind its closing quote, is refused on its line: pyarrow would take
-either for something else. Where rows end: see `grammar`.
+either for something else. Where rows end: docs/format.md, "Delimited text".
 """
 
 from __future__ import annotations

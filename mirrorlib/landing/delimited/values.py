@@ -1,25 +1,9 @@
 """Values: what each `DataType` of a `SchemaDefinition` is written like in text, and how it is read.
 
 In: a column's fields as pyarrow split them, NULL where nothing or the `NullValue` stood. Out: the
-column in its mirror type. Promises: a value is read exactly or refused; nothing is rounded but
-what the declared Double or Single itself rounds.
-
-Microsoft names the types and gives one example each; the rest is decided here:
-
-- Blanks around a value count for String alone. A quoted empty field is an empty String, and NULL in
-  any other type: publishers that quote every field have no other word for nothing.
-- Int16, Int32, Int64: digits with a sign, leading zeros, and a fraction of zeros (`5.0` is how
-  pandas writes a 5 when the column has a NULL).
-- Double, Single: with a decimal point, an exponent, `NaN`, `Infinity`, `inf`; a number that would
-  become infinite is refused.
-- Boolean: `true`, `false`, `1`, `0`, in any case.
-- DateTime: ISO 8601, with `T` or a blank, from the date alone to the microsecond (further digits if
-  they are zeros), with `Z`, an offset or no zone.
-- IDate: `yyyy-mm-dd`, also with the time 00:00:00.
-- ITime: `hh:mm`, `hh:mm:ss`, `hh:mm:ss.ffffff`, also behind a date, as in the documentation's own example, and
-  before a zone, of which it is the time of day as it is written; Delta has no such type, so the value is text.
-- ByteArray: base64, or hexadecimal digits after `0x`. `0x12` is both: `ByteNotation` holds a file's
-  column to what its first value looks like.
+column in its mirror type. What is decided beyond Microsoft's one example of each: docs/format.md, "Delimited text".
+A quoted empty field is an empty String, and NULL in any other type: publishers that quote every field have no other
+word for nothing.
 """
 
 from __future__ import annotations
