@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import mirrorlib
 from mirrorlib.cli.arguments import JSON, PLACE
 from mirrorlib.cli.command import Command, call_shown
 from mirrorlib.errors import LandingZoneError, MirrorError
@@ -63,6 +62,8 @@ class PublishReport(Report):
 
 def publish_files(arguments: argparse.Namespace) -> PublishReport:
     """Publish file by file; the first error ends it."""
+    from mirrorlib.landing.publish.writer import LandingZoneWriter
+
     files = arguments.files
     for path in files:  # a missing one would stop the others in their midst
         if not Path(path).exists():
@@ -72,7 +73,7 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
                 shown = path.rpartition("@")[2].partition("?")[0]
                 step = "Give a file of this machine, no URL; nothing was published."
             raise LandingZoneError(msg, table=arguments.table, file=shown, next_step=step)
-    table = mirrorlib.LandingZoneWriter(arguments.landing_zone, source=arguments.source).table(
+    table = LandingZoneWriter(arguments.landing_zone, source=arguments.source).table(
         arguments.table,
         keys=arguments.keys,
         file_format=arguments.format,
@@ -90,6 +91,12 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
     return PublishReport(
         table=arguments.table, published=tuple(published), asked=len(files), error=error
     )
+
+
+def _check(arguments: argparse.Namespace) -> Report:
+    from mirrorlib.landing.check.zone import check_zone
+
+    return call_shown(check_zone, arguments)
 
 
 PUBLISH = Command(
@@ -123,5 +130,5 @@ CHECK = Command(
         "--deep": "decode every page of every file, not only footers, markers and keys",
         **JSON,
     },
-    run=lambda arguments: call_shown(mirrorlib.check, arguments),
+    run=_check,
 )
