@@ -12,6 +12,7 @@ import contextlib
 import math
 import re
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from mirrorlib.errors import (
 )
 from mirrorlib.names import TableName
 
-_PATIENCE = 600.0  # seconds until another writer is told: a run's tables take turns
+_PATIENCE = 60.0  # seconds until another program that writes is told
 _ROW_IDS = ("rowid", "_rowid_", "oid")  # a column may have one of these names, and hides it
 # TEXT, INT, FLOA and DOUB in a name are what SQLite goes by. Never "INTEGER": such a key takes NULL for a number
 # to be chosen. TEXT comes first, as Python's own converters of declared types go by the first word.
@@ -65,6 +66,7 @@ class Sqlite:
         if not self._path or self._path == ":memory:" or "\0" in self._path:
             msg = "a SQLite database is a file here"
             raise LandingZoneError(msg, next_step="Give jdbc:sqlite:PATH.")
+        self._writing = threading.Lock()  # threads wait for each other without a limit
 
     @contextlib.contextmanager
     def reading(self, table: str) -> Iterator[SqliteSession]:
@@ -79,16 +81,19 @@ class Sqlite:
     ) -> Iterator[SqliteSession]:
         """Open the file. What is not committed when the block ends is undone; errors as of `Postgres.session`."""
         try:
-            place = f"{Path(self._path).absolute().as_uri()}?mode={mode}"
-            connection = sqlite3.connect(place, timeout=_PATIENCE, isolation_level=None, uri=True)
-            with contextlib.closing(connection):
+            with contextlib.ExitStack() as stack:
+                place = f"{Path(self._path).absolute().as_uri()}?mode={mode}"
+                connection = sqlite3.connect(
+                    place, timeout=_PATIENCE, isolation_level=None, uri=True
+                )
+                stack.callback(connection.close)
                 connection.execute("PRAGMA synchronous = FULL")
-                yield SqliteSession(connection)
+                yield SqliteSession(connection, lambda: stack.enter_context(self._writing))
         except sqlite3.IntegrityError as exc:
             raise _broken(exc, table, keys) from None  # it may quote a value
         except sqlite3.Error as exc:
             if getattr(exc, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-                msg = f"somebody keeps the SQLite file {Path(self._path).name} locked"
+                msg = f"another program keeps the SQLite file {Path(self._path).name} locked"
                 raise TableBusyError(msg, table=table) from exc
             msg = f"the SQLite file {self._path} cannot be read or written"
             step = "See that its folder is there and the file may be written."
@@ -103,8 +108,9 @@ class SqliteSession:
     names = "SELECT name FROM pragma_table_info(?)"
     types = _TYPES
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, wait: Callable[[], object]) -> None:
         self._connection = connection
+        self._wait = wait
 
     def place(self, table: TableName) -> DatabaseTable:
         """Put the schema's name before the table's."""
@@ -135,6 +141,7 @@ class SqliteSession:
     def begin(self, place: DatabaseTable) -> None:
         """Begin as the one who writes."""
         del place
+        self._wait()
         self.run("BEGIN IMMEDIATE")
 
     def run(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
