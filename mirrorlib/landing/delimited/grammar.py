@@ -6,13 +6,15 @@ In: a `Dialect` and the kind of line end. Out: a `Grammar`, which holds to what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from mirrorlib.landing.delimited.dialect import Dialect
 
-_AT_A_TIME = 256  # rows that a pattern takes at once: few calls, and no deep stack of what to retry
 _SHIELDS = "\x1f\x1e\x1d"  # for line ends that are data, where the dialect has no escape character
 _EMPTY_LINES = frozenset({b"\n", b"\r\n", b"\r"})
 _LINE_ENDS = {None: rb"(?:\r\n|\n|\r)", b"\n": rb"\r?\n", b"\r": rb"\r\n?"}
@@ -37,7 +39,7 @@ class Grammar:
     escape: bytes  # empty when nothing is escaped, or only by doubling the quote
     shield: bytes  # what escapes line ends that are data, for pyarrow
     row: re.Pattern[bytes]  # one row with its end
-    rows: re.Pattern[bytes]  # many rows
+    rows: str  # all whole rows, where values are quoted: for RE2, in a third of the time
     begun: re.Pattern[bytes]  # the whole fields that an unfinished row begins with
     unended: re.Pattern[bytes]  # a field that the text's end cuts off
     field: re.Pattern[bytes]  # one field (group 1) and what ends it
@@ -52,8 +54,11 @@ class Grammar:
             return text.rfind(b"\n") + 1
         # A carriage return at the end may be half of a line end.
         limit = len(text) - (not last and text.endswith(b"\r"))
+        if self.quote:
+            binary = pa.scalar(text[:limit], pa.large_binary())
+            return limit - len(pc.replace_substring_regex(binary, self.rows, "").as_py())
         place = 0
-        while found := self.rows.match(text, place, limit):
+        while found := self.row.match(text, place, limit):
             place = found.end()
         return place
 
@@ -117,13 +122,23 @@ def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
         escape=escape.encode(),
         shield=shield.encode(),
         row=re.compile(row),
-        rows=re.compile(rb"(?:%b){1,%d}" % (row, _AT_A_TIME)),
+        rows=_rows(marks, line_end or b"\n"),
         begun=re.compile(rb"%b(?:%b%b)*" % (field, s, field)),
         unended=re.compile(rb"%b?%b(?:%b|%b)?\Z" % (s, quoted, q, e or q) if q else _NEVER),
         field=re.compile(rb"(%b)(?:%b|%b)" % (field, s, end)),
         pair=re.compile(rb"%b(%b)" % (e, pair) if e else _NEVER + rb"()"),
         foreign=re.compile(rb"%b|%b" % (kept, lone)),
     )
+
+
+def _rows(marks: Sequence[str], line_end: bytes) -> str:
+    """Give the pattern of all whole rows that a text with quotes begins with: RE2 looks at nothing ahead."""
+    s, q, e, n = (f"\\x{ord(mark):02x}" if mark else "" for mark in (*marks, line_end.decode()))
+    pair, alone = (f"|{e}[{s}{q}{e}]|{e}[^{s}{q}{e}{n}]", f"{e}?") if e else ("", "")
+    plain = f"(?:(?:[^{s}{q}{e}{n}]{pair})(?:[^{s}{e}{n}]{pair})*)?"
+    quoted = f"{q}(?:[^{q}{e}]|{q}{q}{f'|{e}(?s:.)' if e else ''})*{q}"
+    last = f"(?:{quoted}|{plain}{alone})"
+    return rf"\A(?:(?:(?:{quoted}|{plain}){s})*{last}{_LINE_ENDS[line_end].decode()})*"
 
 
 def _pair(s: bytes, q: bytes, e: bytes) -> bytes:
