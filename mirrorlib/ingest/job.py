@@ -169,7 +169,7 @@ def _conflicts_with_kept(
     others = {name for name in known if name not in shown}
     if job.target.catalog is not None or not others & find_conflicts([*shown, *others]).keys():
         return {}
-    kept = [name for name in others if _is_kept(job, name)]
+    kept = [name for name in others if is_kept(job, name)]
     return {
         name: error.but(found=_STILL_THERE, next_step=_MAKE_WAY)
         for name, error in find_conflicts([*shown, *kept]).items()
@@ -177,7 +177,7 @@ def _conflicts_with_kept(
     }
 
 
-def _is_kept(job: Job, name: TableName) -> bool:
+def is_kept(job: Job, name: TableName) -> bool:
     """Say whether a Delta table of that name lies in the target, which is no catalog."""
     return open_store(job.target.place).list_folder(f"{name}/{LOG}") is not None
 

@@ -16,17 +16,17 @@ from mirrorlib.delta.columns import find_key_column
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import drop_table, find_table, refer
-from mirrorlib.errors import JournalError
+from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.ingest.batch.evolve_table import fence_lives, refuse_others_table, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.outcome import outcome_of
 from mirrorlib.ingest.files.history import passed_files
 from mirrorlib.ingest.files.plan import first_position, passed_over
 from mirrorlib.ingest.files.table_folder import OpenedFolder
-from mirrorlib.ingest.job import Job
+from mirrorlib.ingest.job import Job, is_kept
 from mirrorlib.ingest.report import GONE
 from mirrorlib.ingest.work import Attempt, Work
-from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import REBUILD, Life
 from mirrorlib.landing.listing import FolderListing
 from mirrorlib.names import TableName
@@ -64,6 +64,12 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
             found = find_table(spark, ref)
             if found is None:
                 return _DROPPED
+            known = find_journals(job.state) if ref.path is not None else ()
+            within = [one for one in known if str(one).startswith(f"{name}/")]
+            if inner := next((one for one in within if is_kept(job, one)), None):
+                msg = "the table cannot be dropped: another one lies inside its folder"
+                step = "Move or remove it by hand, or leave out --on-gone drop."
+                raise MirrorError(msg, table=str(name), found=str(inner), next_step=step)
             refuse_others_table(str(name), lives, found)
             if not write:
                 return f"{GONE} The Delta table will be dropped, as --on-gone asks."

@@ -252,6 +252,32 @@ def test_a_table_takes_the_place_of_one_that_was_dropped(
 
 
 @pytest.mark.thorough
+def test_a_table_is_dropped_unless_another_one_lies_in_its_folder_now(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """One that the journal knows, and that was dropped itself, is in nobody's way."""
+    shutil.rmtree(orders.folder)
+    apply(spark, zone, target, on_gone="drop")
+    inner = zone.table("items", keys=["id"], schema="orders")
+    inner.file([{"id": 1}])
+    apply(spark, zone, target)
+    shutil.rmtree(inner.folder.parent)
+    apply(spark, zone, target, on_gone="drop")
+    re_create(orders)
+    apply(spark, zone, target)
+    shutil.rmtree(orders.folder)
+    spark.range(3).write.format("delta").save(f"{target}/orders/items")
+
+    kept = apply(spark, zone, target, on_gone="drop")["orders"]
+    shutil.rmtree(f"{target}/orders/items")
+    dropped = apply(spark, zone, target, on_gone="drop")["orders"]
+
+    assert "another one lies inside its folder" in kept.reason
+    assert "was dropped" in dropped.reason
+    assert not Path(target, "orders").exists()
+
+
+@pytest.mark.thorough
 def test_a_table_that_comes_back_after_it_was_dropped_may_begin_without_rows(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
