@@ -9,10 +9,11 @@ from the one before, by steps that are repeated until the first plan of the new 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from mirrorlib.delta.columns import find_key_column
+from mirrorlib.delta.columns import Columns, find_key_column
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import drop_table, find_table, refer
@@ -133,9 +134,8 @@ def take_over(work: Work) -> bool:
 
     Returns whether the life has yet to begin; what the life before has appended is known for certain only now.
 
-    Raises `JournalError`: the table lacks a key column, so that no change could find its rows; `ForeignWriteError`: it
-    is not this mirror's, or somebody else wrote to it; `OutcomeUnknownError`: nobody can tell any more what became of
-    the last batch.
+    Raises `JournalError`: the table lacks a key column; `ForeignWriteError`: it is not this mirror's, or somebody else
+    wrote to it; `OutcomeUnknownError`: nobody can tell any more what became of the last batch.
     """
     if not work.life.keeps or work.journal.newest(work.life) is not None:
         return False
@@ -143,12 +143,7 @@ def take_over(work: Work) -> bool:
     if found is None:
         return True  # the guard says so
     refuse_table(work, found)
-    keys, table = work.source.policies.keys, work.table
-    missing = next((key for key in keys if find_key_column(found.columns, key) is None), None)
-    if missing is not None:
-        msg = "the table cannot be kept: it lacks a key column that _metadata.json names"
-        step = f"Correct keyColumns, or let the table start over: mirrorlib reset TARGET {table}"
-        raise JournalError(msg, table=table, column=missing, next_step=step)
+    check_key_columns(work.table, found.columns, work.source.policies.keys)
     with work.step("fence", {}):
         fence_lives(work, found)
     before = work.lives[-2]
@@ -160,3 +155,15 @@ def take_over(work: Work) -> bool:
             done = outcome_of(attempt, ended)
             work.journal.write_done(before, entry.plan.batch, done)
     return True
+
+
+def check_key_columns(table: str, columns: Columns, keys: Sequence[str]) -> None:
+    """See that a table that is kept has the columns of its new keys.
+
+    Raises `JournalError`: it lacks one, so that no change could find the rows that were appended.
+    """
+    missing = next((key for key in keys if find_key_column(columns, key) is None), None)
+    if missing is not None:
+        msg = "the table cannot be kept: it lacks a key column that _metadata.json names"
+        step = f"Correct keyColumns, or let the table start over: mirrorlib reset TARGET {table}"
+        raise JournalError(msg, table=table, column=missing, next_step=step)

@@ -8,12 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.lock import lock_table
+from mirrorlib.delta.table import find_table, refer
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.events import emit
+from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.files.continued_life import numbers_of, position_behind
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.source import refuse_changed_source
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
+from mirrorlib.ingest.lifecycle import check_key_columns
 from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import Entry, Life, zone_of
 from mirrorlib.landing.listing import TableFolder, see_below, see_folder
@@ -49,7 +52,7 @@ def reset_table(
     Nothing is deleted, and readers see the old content until that commit.
 
     Args:
-        spark: the table's lock needs to know its process, and a catalog's place.
+        spark: reads a table that is kept; the table's lock needs to know its process, and a catalog's place.
         target: as for `apply`.
         table: its name, "dbo/orders" or "orders".
         catalog: as for `apply`.
@@ -64,8 +67,8 @@ def reset_table(
     Raises:
         ValueError: *keep* and *start_at* together.
         JournalError: the target has no such table, or its first change file is gone from the zone; with *keep*,
-            a file would be lost or counted twice.
-        MirrorError: with *keep*, the zone or its metadata cannot be read.
+            the table lacks a key column, or a file would be lost or counted twice.
+        MirrorError: with *keep*, the zone or its metadata cannot be read, or the table is not this mirror's.
 
     """
     if keep and start_at != 1:
@@ -73,7 +76,8 @@ def reset_table(
         raise ValueError(msg)
     places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
     if keep:
-        return start_over(spark, places, name, partial(_begin_kept_life, name), _KEPT, kind="keep")
+        begin = partial(_begin_kept_life, spark, places, name)
+        return start_over(spark, places, name, begin, _KEPT, kind="keep")
     return start_over(spark, places, name, partial(_begin_anew, name, start_at), _REPLACED)
 
 
@@ -152,23 +156,33 @@ def _check_first(zone: str, name: TableName, start_at: int) -> None:
         raise JournalError(msg, table=table, found=f"number {start_at}", next_step=step)
 
 
-def _begin_kept_life(name: TableName, journal: Journal) -> Life:
+def _begin_kept_life(
+    spark: SparkSession, places: Target, name: TableName, journal: Journal
+) -> Life:
     """Begin the life, or return the one that has begun and applied nothing yet."""
-    last, table = journal.lives()[-1], str(name)
-    newest = journal.newest(last)
+    lives, table = journal.lives(), str(name)
+    last, newest = lives[-1], journal.newest(lives[-1])
     if journal.is_gone(last):
         msg = "the table cannot be kept: its folder was gone meanwhile, so its files may be other ones"
         step = f"Start it over: mirrorlib reset TARGET {table}"
         raise JournalError(msg, table=table, next_step=step)
-    if last.keeps and newest is None:
-        return last
-    url = _zone_of_appended(journal, newest, table)
+    again = last.keeps and newest is None
+    url = last.zone if again else _zone_of_appended(journal, newest, table)
     zone, folder = open_store(url), TableFolder(name=name, path=name.folder)
     opened = open_folder(zone, folder)
     if opened.metadata is None:
         msg = "there is nothing to go on by: the table's folder has no _metadata.json"
         step = "Call again when its publisher has written it."
         raise JournalError(msg, table=table, next_step=step)
+    found = find_table(spark, refer(places, name))
+    if found is None:
+        msg = "there is nothing to keep: the Delta table is gone"
+        step = f"Start it over: mirrorlib reset TARGET {table}"
+        raise JournalError(msg, table=table, next_step=step)
+    refuse_others_table(table, lives, found)
+    check_key_columns(table, found.columns, opened.metadata.stated_keys)
+    if again:
+        return last
     _check_files(zone, folder, opened, opened.metadata, History(journal, url))
     return journal.begin_life("reset", url, last.ordinal + 1, keeps=True)
 

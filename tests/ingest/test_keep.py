@@ -210,7 +210,7 @@ def test_the_first_number_counts_where_no_appended_file_had_one(
 def test_what_would_lose_or_double_a_row_is_refused_and_nothing_is_written(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
-    """A missing number, a file that neither way would read, no metadata."""
+    """A missing key column, a missing number, a file that neither way would read, no metadata."""
     for name, second in ((number(1), 1), (number(2), 2), (number(5), 5)):
         put(zone, name, [{"id": second, "v": "a"}], second)
     append(spark, zone, target)
@@ -221,6 +221,9 @@ def test_what_would_lose_or_double_a_row_is_refused_and_nothing_is_written(
         return str(caught.value)
 
     assert "has no _metadata.json" in refused()
+    declare(zone, keyColumns=["key"])
+    assert "column key" in (told := refused())
+    assert "lacks a key column" in told
     declare(zone)
     assert "number 3" in (told := refused())
     assert "a number is missing" in told
@@ -234,27 +237,6 @@ def test_what_would_lose_or_double_a_row_is_refused_and_nothing_is_written(
     assert 1 == len(journal.lives())
     with pytest.raises(ValueError, match="exclude each other"):
         mirrorlib.reset(spark, target, "plain", keep=True, start_at=2)
-
-
-def test_a_kept_table_that_lacks_a_key_column_waits_for_other_keys(
-    spark: SparkSession, zone: ZoneWriter, target: str
-) -> None:
-    """No change could find the rows that were appended."""
-    put(zone, number(1), [{"id": 1, "v": "a"}], 1)
-    append(spark, zone, target)
-    declare(zone, keyColumns=["key"])
-    put(zone, number(2), [{"id": 1, "v": "b", MARKER: 1}], 2)
-    mirrorlib.reset(spark, target, "plain", keep=True)
-
-    refused = apply(spark, zone, target)
-    declare(zone)
-    found = apply(spark, zone, target)
-
-    assert ("failed", "JournalError") == (refused.state, refused.error)
-    assert "lacks a key column" in refused.reason
-    assert "column key" in refused.reason
-    assert ("current", 2) == (found.state, found.position), found.reason
-    assert [(1, "b")] == values(spark, target)
 
 
 def begin_and_die(spark: SparkSession, zone: ZoneWriter, target: str, step: str, when: str) -> None:
