@@ -37,7 +37,7 @@ def end_window(job: StreamJob, plan: WindowPlan) -> tuple[WindowDone, StreamJob]
     given = job.registry.given_before(stream, plan.number)
     try:
         if not _is_delivered(job, plan, given):
-            rows = _deliver_or_explain(job, plan, given)
+            rows = _deliver_again(job, plan, given)
     except FeedExpiredError as exc:
         if stream.on_expired == "fail" and plan.kind == "changes":
             raise
@@ -123,6 +123,22 @@ def _lost_meanwhile(job: StreamJob, plan: WindowPlan) -> FeedExpiredError | None
         if not commits.has(version):  # whatever those around it have
             return expired(commits, f"the log no longer holds version {version}", version)
     return None
+
+
+def _deliver_again(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
+    """Deliver a window; once more if Spark fails, or is refused, by a log that has moved on since it was looked at.
+
+    A type that was widened meanwhile is no lost history.
+    """
+    try:
+        return _deliver_or_explain(job, plan, given)
+    except Exception as exc:
+        if isinstance(exc, MirrorError) and not isinstance(exc, FeedExpiredError):
+            raise  # it is about the rows, or the receiver
+        again = job.refresh()
+        if again is job:
+            raise
+        return _deliver_or_explain(again, plan, given)
 
 
 def _deliver_or_explain(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
