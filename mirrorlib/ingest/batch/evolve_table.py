@@ -79,17 +79,18 @@ def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
     if found is None:
         return  # the guard has seen it a moment ago; the commit itself will fail and be looked into
     _refuse_lost_keys(work.table, found)
-    has, first = found.columns, prepared.landed[0].file.name
+    has = found.columns
     added = tuple(c for c in growth.added if find_column(has, c.name) is None)
     for field in found.schema.fields:
         column = find_column(added, field.name)
         # It says nothing against the file, so its plan stays and is tried again.
         if column is not None:
+            cause = _cause_of_rewrite(prepared, (column,))
             msg = "somebody has added a column of that name to the table, with a type that no mirror has"
             shown = f"{field.name} {field.dataType.simpleString()} in the table, {column.sql_type} in the file"
             step = f"Start the table over, which removes it: mirrorlib reset TARGET {work.table}"
             raise ForeignWriteError(
-                msg, table=work.table, file=first, column=column.name, found=shown, next_step=step
+                msg, table=work.table, file=cause, column=column.name, found=shown, next_step=step
             )
     if any(c not in added and c not in has for c in growth.added):
         msg = "somebody has added a column of the batch meanwhile, with another type"
@@ -100,8 +101,8 @@ def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
     )
     if rewritten:
         with attempt.step("rewrite"):
-            # What a table is rewritten for begins a batch.
-            rows = rewritten_rows(work.spark, work.ref, rewritten, first)
+            file = _cause_of_rewrite(prepared, rewritten)
+            rows = rewritten_rows(work.spark, work.ref, rewritten, file)
             allow_columns(work.spark, work.ref, rewritten, found)
             own = attempt.mark({"outcome": REWRITE, "batch": None})
             mark = replace(own, version=own.version - 1)  # a void or a fence forbids both
@@ -126,6 +127,17 @@ def _refuse_lost_keys(table: str, found: Found) -> None:
         msg = "the table's rows lack a key column: somebody has renamed or dropped it, or it was declared later"
         step = f"Rename it back, or start the table over: mirrorlib reset TARGET {table}"
         raise ForeignWriteError(msg, table=table, column=lost[0], next_step=step)
+
+
+def _cause_of_rewrite(prepared: Prepared, columns: Columns) -> str:
+    """Name the first file that has a column of the new type; the first of all when none has it alone."""
+    causes = (
+        landed.file.name
+        for landed in prepared.landed
+        for column in columns
+        if (its := landed.schema.column(column.name)) is not None and its.type == column.type
+    )
+    return next(causes, prepared.landed[0].file.name)
 
 
 def _owned_table(attempt: Attempt, columns: Columns) -> Found:
