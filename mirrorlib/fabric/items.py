@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from mirrorlib.errors import LandingZoneError
 from mirrorlib.platform.shipped import find_shipped
 from mirrorlib.tabular import Report
 
@@ -78,12 +79,15 @@ def write_items(
         tables: names or globs that the pipelines go through, a run each.
         target: where in the lakehouse tables go: `Tables`, or `Tables/dbo` for a zone without `.schema` folders.
         every: minutes between two runs of the incremental apply; without them its schedule is switched off.
-
-    Raises:
-        OSError: there is no such wheel, or the folder cannot be written.
-
     """
     root, file = Path(folder), Path(wheel)
+    if not str(folder):
+        msg = "the folder for the items has no name"
+        raise LandingZoneError(msg, next_step="Name one; a variable may be empty.")
+    if not file.is_file() or file.suffix != ".whl":
+        msg = "there is no such wheel"
+        step = "Build one: python3 -m pip wheel --no-deps --wheel-dir dist ."
+        raise LandingZoneError(msg, found=str(wheel), next_step=step)
     lakehouse = {"lakehouse.metadata.json": _json({"defaultSchema": "dbo"})}
     environment: dict[str, str | bytes] = {
         f"Libraries/CustomLibraries/{file.name}": file.read_bytes(),

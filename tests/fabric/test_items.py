@@ -21,7 +21,7 @@ from packaging.version import Version
 
 from bundle import read_parameters
 from mirrorlib.cli.main import main
-from mirrorlib.errors import ParameterError
+from mirrorlib.errors import LandingZoneError, ParameterError
 from mirrorlib.fabric.items import item_id, write_items
 from mirrorlib.platform.notebook import Place, resolve
 
@@ -194,7 +194,7 @@ def test_an_environment_asks_for_what_the_tests_on_its_spark_run_with(
 
 def test_a_wheel_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """Before anything is written."""
-    with pytest.raises(FileNotFoundError, match=r"none\.whl"):
+    with pytest.raises(LandingZoneError, match="pip wheel"):
         write_items(tmp_path / "out", tmp_path / "none.whl")
 
     assert not (tmp_path / "out").exists()
