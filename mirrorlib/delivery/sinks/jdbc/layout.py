@@ -78,6 +78,9 @@ def read_columns(delivery: Delivery) -> list[DatabaseColumn]:
             raise SchemaError(msg, table=table, column=name, found=found, next_step=step)
         nested = form_of(data_type) if kind == JSON else ""
         columns.append(DatabaseColumn(source=name, name=name, kind=kind, nested=nested, key=key))
+    if not columns:
+        msg = "the table has no columns"
+        raise SchemaError(msg, table=table, next_step="Give it some.")
     return columns
 
 

@@ -180,7 +180,11 @@ class SqliteSession:
     def take_out(self, place: DatabaseTable, columns: Sequence[str]) -> int:
         """Take out as many of each row as the stage lists as gone; `IS` holds NULL for equal to NULL."""
         taken = {name.lower() for name, _ in self.columns(place) or ()}
-        row_id = next(name for name in _ROW_IDS if name not in taken)  # nobody's columns have all
+        row_id = next((name for name in _ROW_IDS if name not in taken), None)
+        if row_id is None:
+            msg = "a table without keys cannot have all three names that SQLite has for a row's number"
+            found = ", ".join(_ROW_IDS)
+            raise SchemaError(msg, table=place.table, found=found, next_step="Rename a column.")
         names = map(quote, columns)
         numbered = [f"c{n}" for n in range(len(columns))]
         listed = ", ".join(numbered)
