@@ -81,13 +81,10 @@ ZONE: Arguments = {**PLACE, **TARGET, **dict(_options()), **MEMORY}
 
 
 def positive(text: str) -> int:
-    """Read a whole number from 1 on, with k, m or g behind it or not, as sizes in bytes have."""
-    shifts = {"k": 10, "m": 20, "g": 30}
-    unit = text[-1:].lower()
-    number = text[:-1] if unit in shifts else text
-    if not number.isdecimal() or int(number) < 1:
+    """Read a whole number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
         refuse(text, "not a whole number from 1 on")
-    return int(number) << shifts.get(unit, 0)
+    return int(text)
 
 
 def bound(text: str) -> str | int:
@@ -105,6 +102,13 @@ def seconds(text: str) -> float:
     return refuse(text, "not a number of seconds, minutes, hours, days or weeks")
 
 
+def size(text: str) -> int:
+    """Read a size in bytes, with k, m or g behind it or not."""
+    shifts = {"k": 10, "m": 20, "g": 30}
+    unit = text[-1:].lower()
+    return positive(text[:-1] if unit in shifts else text) << shifts.get(unit, 0)
+
+
 def _heap(text: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]*[mMgG]", text):
         refuse(text, "not a size such as 2g or 900m")
@@ -117,7 +121,7 @@ def refuse(text: str, what: str) -> NoReturn:
     raise argparse.ArgumentTypeError(msg)
 
 
-# By kind; any other value is text.
+# By kind, and by name where the kind says less; any other value is text.
 READERS: Mapping[str, Reader] = {
     "A,B": lambda text: tuple(filter(None, map(str.strip, text.split(",")))),
     "DAYS": positive,
@@ -127,4 +131,6 @@ READERS: Mapping[str, Reader] = {
     "SHARE": float,
     "SIZE": _heap,
     "snapshot|now|N": bound,
+    "max_bytes": size,
+    "rewrite_limit": size,
 }

@@ -67,8 +67,8 @@ class Command:
                     details |= {"type": lambda text: text or None, "metavar": shown}
                     details["choices"] = (*details["choices"], None)
             else:
-                read = self.readers.get(name, READERS.get(kind, str))
-                details |= {"metavar": kind, "type": read}
+                known = {**READERS, **self.readers}
+                details |= {"metavar": kind, "type": known.get(name, known.get(kind, str))}
             if count == "*":
                 details |= {"action": "append", "default": []}
             elif count == "!":
