@@ -65,7 +65,7 @@ def commit_staged(
     # "=" joins faster, and is the same where no key is NULL.
     equal = "<=>" if staged.null_keys else "="
     matches = " AND ".join(f"t.{quote(key)} {equal} s.{quote(key)}" for key in staged.keys)
-    # Each file of the table tells its rows' ends, so that those without such keys are not opened.
+    # Delta knows each file's ends, and does not open those without such keys.
     for key, (least, most) in {} if staged.null_keys else staged.ranges.items():
         matches = f"t.{quote(key)} BETWEEN {least} AND {most} AND {matches}"
     if ADD in staged.ops:

@@ -37,17 +37,19 @@ def _keys(arguments: argparse.Namespace) -> dict[str, list[str]] | Sequence[str]
     if arguments.no_key:
         return ()
     columns: list[str] = []
+    by_table: dict[str, list[str]] = {}
     for text in arguments.keys:
         try:
             found: Any = read_parameter("--key", text, _KEYS)
         except ParameterError as exc:
             arguments.refuse(str(exc))
         if isinstance(found, dict):
-            if len(arguments.keys) > 1:
-                arguments.refuse("--key says columns of every table or those of one, not both")
-            return found
-        columns += found
-    return columns or None  # a job's parameter may be empty
+            by_table |= found
+        else:
+            columns += found
+    if columns and by_table:
+        arguments.refuse("--key says columns of every table or those of one, not both")
+    return by_table or columns or None  # a job's parameter may be empty
 
 
 def _consumers(arguments: argparse.Namespace) -> Report | bool:
