@@ -17,6 +17,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet, finalize
 
@@ -132,19 +133,25 @@ def active(session: SparkSession, users: SparkSession) -> Iterator[None]:
     if is_remote(session):
         yield
         return
-    java: Any = session._jvm  # noqa: SLF001  # there is no public way
-    sessions = java.org.apache.spark.sql.SparkSession
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001  # as above
+    active_one, activate, clear = _switches(session._jvm)  # noqa: SLF001  # there is no public way
+    before = active_one()
+    activate(session._jsparkSession)  # noqa: SLF001  # as above
     try:
         yield
     finally:
         with contextlib.suppress(Exception):  # of a process that has ended: what ended it is told
             if before.isDefined():
-                sessions.setActiveSession(before.get())
+                activate(before.get())
             else:
-                sessions.clearActiveSession()
+                clear()
         type(users)._activeSession = users  # noqa: SLF001  # as above
+
+
+@cache
+def _switches(java: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401  # py4j has no types
+    """Find what gives, sets and clears a thread's active session: by name, Java is asked eight times."""
+    sessions = java.org.apache.spark.sql.SparkSession
+    return sessions.getActiveSession, sessions.setActiveSession, sessions.clearActiveSession
 
 
 def _set_up(spark: SparkSession) -> SparkSession:
