@@ -26,7 +26,10 @@ _AGAIN = "The next run tries again."
 _LOG = f"The log has the whole story. {_AGAIN}"
 _NEWER = "Run the version of Spark and Delta that whoever changed the table has, or a newer one."
 _START_OVER = "Start the table over with `mirrorlib reset`, or restore what was removed."
-_SMALLER = "Give it more (--memory), or smaller batches (--max-bytes; export: --max-versions)"
+_SMALLER = (
+    "Give it more (--memory), or smaller batches (--max-bytes, but for a table that starts over, which takes one; "
+    "export: --max-versions, but for a window that has begun)"
+)
 _COPY = "Copy the table's rows as they are now, and read on from its newest version."
 _NO_CONSTRAINT = (
     f"Take it off: ALTER TABLE … DROP CONSTRAINT, or ALTER COLUMN … DROP NOT NULL. {_AGAIN}"

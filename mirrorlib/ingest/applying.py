@@ -39,11 +39,11 @@ class Applying(Course[TableReport]):
     _turn: Mapping[str, int] = field(default_factory=dict)  # each folder's last file when it began
 
     def begin(self, work: Work, entry: Entry | None) -> None:
-        """Carry a pending plan out; list again what was listed before the journal was read, and may be applied now."""
+        """End a pending plan; list again what was listed before the journal was read, and may be applied now."""
         self.entry = entry
         pending = entry is not None and entry.done is None
         if entry is not None and pending:
-            self._end_batch(Attempt(work=work, plan=entry.plan), None)
+            self._end_batch(Attempt(work=work, plan=entry.plan, resumed=True), None)
         if pending or work.source.policies.by_time:
             self.opened = self.view.open(full=pending)
         shown = self.opened.listing.partitions

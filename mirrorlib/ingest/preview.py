@@ -203,6 +203,9 @@ class _Foreseeing(Course[PlannedTable]):
         if self._standing is not None and prepared is not None:
             self.warn(*warnings_of(prepared, work.source.policies))
             self._add(work, self._standing, prepared, entry.position if entry else {})
+        elif self._standing is not None:  # it is voided: its files have yet to come
+            self.view = replace(self.view, history=replace(self.view.history, planned=False))
+            self.opened = self.view.open()
         self._position = self.entry.position if self.entry else {}
 
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:

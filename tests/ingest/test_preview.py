@@ -8,6 +8,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.ingest.report import PlannedTable
+from mirrors import KEYS
 
 if TYPE_CHECKING:
     from mirrors import Mirror
@@ -80,3 +81,20 @@ def test_a_pending_plan_that_has_to_be_voided_counts_no_more(mirror: Mirror) -> 
     assert ("behind", 1, 1) == (found.state, found.batches, found.files)
     assert ("adds the column w bigint",) == found.schema_changes
     assert ("current", 3) == ((report := mirror.run()).state, report.position)
+
+
+@pytest.mark.thorough("number")
+@pytest.mark.parametrize("by_time", [False, True], ids=["number", "time"])
+def test_a_pending_plan_that_is_too_large_is_foreseen_in_smaller_batches(
+    fresh: Mirror, *, by_time: bool
+) -> None:
+    """With its files, whether numbers or names tell which of them have been applied."""
+    fresh.table = fresh.zone.table(fresh.name, keys=KEYS, by_time=by_time)
+    for _ in range(3):
+        fresh.publish()
+    fresh.run_until("plan", "after")
+
+    found, same = planned(fresh, max_files=2), planned(fresh)
+
+    assert (2, 3, 1) == (found.batches, found.files, same.batches)
+    assert [2, 1] == [batch.files for batch in fresh.assert_current(max_files=2).batches]

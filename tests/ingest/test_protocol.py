@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -648,6 +649,86 @@ def test_a_void_whose_runner_died_is_looked_up(mirror: Mirror) -> None:
 
     assert (2, "void") == (report.position, mirror.outcome(3)["outcome"])
     mirror.replace(3)
+    mirror.assert_current()
+
+
+@pytest.mark.thorough("bytes", "killed")
+@pytest.mark.parametrize("case", ["files", "bytes", "killed"])
+def test_a_run_that_asks_for_smaller_batches_voids_a_larger_plan(mirror: Mirror, case: str) -> None:
+    """One that was too large for memory would be carried out first, for ever, whatever the limits are."""
+    for _ in range(3):
+        mirror.publish()
+    mirror.run_until("stage", "before")
+    limits = {"max_bytes": 1} if case == "bytes" else {"max_files": 1}
+    mirror.assert_foreseen(state="behind", **limits)
+    if case == "killed":
+        with suppress(Killed):
+            mirror.apply(observe=at("void", "after", die), **limits)
+
+    report = mirror.assert_current(**limits)
+
+    assert [1, 1, 1] == [batch.files for batch in report.batches]
+    assert [4, 5, 6] == [batch.batch for batch in report.batches]
+    assert "void" == mirror.outcome(3)["outcome"]
+    assert "more than a batch may hold now" in mirror.outcome(3)["cause"]["reason"]
+    mirror.assert_feed()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("first", [False, True], ids=["", "first"])
+def test_a_plan_within_the_limits_or_of_a_table_that_starts_over_is_carried_out(
+    mirror: Mirror, first: bool
+) -> None:
+    """A table that starts over is replaced by all files at once; and one file is a batch, whatever its size."""
+    if first:
+        mirror.reset()
+    mirror.publish()
+    mirror.run_until("stage", "before")
+    mirror.publish()
+
+    report = mirror.assert_current(max_files=1, max_bytes=1)
+
+    assert [3 if first else 1, 1] == [batch.files for batch in report.batches]
+
+
+@pytest.mark.thorough
+def test_the_first_plan_of_a_table_is_made_smaller_too(fresh: Mirror) -> None:
+    """The table that the void has to stand in gets the columns of its first rows."""
+    for _ in range(3):
+        fresh.publish()
+    fresh.run_until("commit", "before")
+
+    report = fresh.assert_current(max_files=2)
+
+    assert [2, 1] == [batch.files for batch in report.batches]
+    assert ["id", "v"] == fresh.spark.read.format("delta").load(str(fresh.path)).columns
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("meanwhile", ["void", "commit"])
+def test_of_a_slow_runner_and_one_that_asks_for_less_one_ends_the_plan(
+    mirror: Mirror, meanwhile: str
+) -> None:
+    """Whichever commits first; the other finds that out by the commit that stands there."""
+    for _ in range(2):
+        mirror.publish()
+    mirror.run_until("plan", "after")
+
+    def shrink(**options: Any) -> None:
+        mirror.assert_current(max_files=1, **options)
+        mirror.forget(3)
+
+    if meanwhile == "void":
+        assert "void" == carry_slowly(mirror, 3, ("commit", "before"), shrink)
+    else:
+        work = mirror.open_work()
+        plan = mirror.plan(work, 3)
+        commit = partial(carry_out, Attempt(work=work, plan=plan), None)
+        shrink(observe=at("void", "before", commit))
+    ended = ["void" if meanwhile == "void" else "applied"]
+    assert ended == [said["outcome"] for _, said in mirror.commits() if said.get("batch") == 3]
+    mirror.assert_holds()
+    mirror.publish()
     mirror.assert_current()
 
 

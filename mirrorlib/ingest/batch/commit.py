@@ -250,7 +250,7 @@ def end_pending(
     if newest is None or newest.done is not None:
         return newest, None, None
     plan = newest.plan
-    attempt = Attempt(work=work, plan=plan)
+    attempt = Attempt(work=work, plan=plan, resumed=True)
     version, ended = find_outcome(attempt)
     if ended is not None:
         return Entry(plan=plan, done=outcome_of(attempt, ended)), None, None

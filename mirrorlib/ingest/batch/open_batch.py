@@ -35,6 +35,13 @@ from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.store import StoredFile
 
+
+class BatchTooLargeError(ChangeFileError):
+    """A batch that a stopped run has planned holds more than a batch may now: it may be what stopped that run."""
+
+    advice = "Its files are planned again, in smaller batches."
+
+
 FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
 
 
@@ -166,9 +173,13 @@ def _open_ahead(
 def prepare_again(attempt: Attempt, found: Found | None) -> Prepared:
     """Open a plan's files as its planner did, by the plan's own policies; *found* is the table, if it was there then.
 
-    Raises `ChangeFileError`: a file is not what was planned, so the plan has to be voided.
+    Raises `ChangeFileError`: a file is not what was planned, or there are too many, so the plan has to be voided.
     """
     plan, source = attempt.plan, attempt.source
+    if attempt.is_too_large:
+        msg = "a stopped run has planned more than a batch may hold now"
+        held = f"{len(plan.files):,} files of {plan.bytes:,} bytes"
+        raise BatchTooLargeError(msg, table=source.table, found=held)
     find = partial(source.find, batch=plan.batch)
     files = side_by_side(find, plan.files, source.zone.at_once)
     prepared = prepare_files(source, files, found.columns if found else ())

@@ -16,7 +16,7 @@ from mirrorlib.delta.key_property import KEYS_PROPERTY, keys_property, next_keys
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.table import Found, find_table
 from mirrorlib.errors import FileChangedError, MirrorError
-from mirrorlib.ingest.batch.open_batch import FAULTS, Prepared
+from mirrorlib.ingest.batch.open_batch import FAULTS, BatchTooLargeError, Prepared
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_all
 from mirrorlib.ingest.rows.read import column_values, read_landed
@@ -87,8 +87,8 @@ def cause_of_void(plan: Plan, fault: MirrorError) -> dict[str, Any]:
     same plan would be made and voided for ever.
     """
     file = next((file for file in plan.files if file.name == fault.file), plan.files[0])
-    # A file that was replaced or removed is not damaged: what is there next may be read at once.
-    etag = None if isinstance(fault, FileChangedError) else file.etag
+    # A file that was replaced or removed is not damaged: what is there next may be read at once. Nor is one of many.
+    etag = None if isinstance(fault, (FileChangedError, BatchTooLargeError)) else file.etag
     return {**cause_of(file, fault), "etag": etag}
 
 
