@@ -98,7 +98,7 @@ class Attempt:
     work: Work
     plan: Plan  # as the journal holds it
     clock: dict[str, float] = field(default_factory=dict)  # seconds by step
-    table_bytes: int = 0  # the table's size, roughly
+    table_bytes: int = 0  # the table's size, roughly, once it was looked at
     resumed: bool = False  # an earlier run has left the plan, and may have asked for more
 
     @property

@@ -24,6 +24,7 @@ import pytest
 
 import mirrorlib
 from computes import SERVERLESS
+from mirrorlib.commit.merge import commit_staged
 from mirrorlib.delta import sessions
 from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.table import find_table
@@ -125,6 +126,25 @@ def test_what_is_updated_again_and_again_does_not_count_as_growth(
     fresh.assert_current(max_files=1)
 
     assert fresh.outcome(4)["table_bytes"] < 100_000
+
+
+def test_what_a_killed_run_has_left_is_carried_out_by_the_tables_size(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small batch into a large table is another commit than into a small one, whoever began it."""
+    mirror.publish()
+    mirror.run_until("plan", "after")
+    sizes = []
+
+    def commit(*args: Any, **options: Any) -> None:
+        sizes.append(options["table_bytes"])
+        commit_staged(*args, **options)
+
+    monkeypatch.setattr("mirrorlib.ingest.batch.commit.commit_staged", commit)
+
+    mirror.assert_current()
+
+    assert [mirror.outcome(2)["table_bytes"]] == sizes
 
 
 def test_what_a_killed_run_has_staged_is_removed_where_no_lock_tells_that_it_is_gone(

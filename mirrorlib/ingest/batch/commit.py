@@ -66,7 +66,7 @@ def carry_out(attempt: Attempt, prepared: Prepared | None) -> Done:
         # A batch that replaced the columns may have ended with the feed off; none after it looks.
         found = None if plan.before else find_table(work.spark, work.ref)
         resume_feed(work.spark, work.ref, found)
-        done = outcome_of(attempt, ended, committer.prepared, found)
+        done = outcome_of(committer.attempt, ended, committer.prepared, found)
         with attempt.step("done", counted=True):
             counted = work.journal.write_done(work.life, plan.batch, done)
     if counted.finished_at == done.finished_at:  # else another runner has told it
@@ -107,11 +107,22 @@ class _BatchCommitter(Committer[int | None, Commit]):
 
     def write(self, before: int | None) -> None:
         try:
-            _commit(self.attempt, self.prepared or _take_up(self.attempt))
+            prepared = self.prepared or self._take_up()
+            _commit(self.attempt, prepared)
         except Exception as exc:
             if came_late(self, before, exc):
                 raise
             self._void(exc)
+
+    def _take_up(self) -> Prepared:
+        """Open a plan that some runner may have left in the middle of a rewrite, with the table's feed off."""
+        work, plan = self.attempt.work, self.attempt.plan
+        refuse_set_back(work, plan)
+        found = find_table(work.spark, work.ref) if plan.before else None
+        resume_feed(work.spark, work.ref, found)
+        if found is not None:
+            self.attempt = replace(self.attempt, table_bytes=found.bytes)
+        return prepare_again(self.attempt, found)
 
     def is_overtaken(self, before: int | None, failure: Exception) -> bool:
         if isinstance(failure, MirrorError):  # a broken file is one, whoever commits
@@ -147,15 +158,6 @@ class _BatchCommitter(Committer[int | None, Commit]):
         msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
         step = f"Start the table over: mirrorlib reset TARGET {work.table}"
         raise OutcomeUnknownError(msg, table=work.table, next_step=step)
-
-
-def _take_up(attempt: Attempt) -> Prepared:
-    """Open a plan that some runner may have left in the middle of a rewrite, with the table's feed off."""
-    work, plan = attempt.work, attempt.plan
-    refuse_set_back(work, plan)
-    found = find_table(work.spark, work.ref) if plan.before else None
-    resume_feed(work.spark, work.ref, found)
-    return prepare_again(attempt, found)
 
 
 def _commit(attempt: Attempt, prepared: Prepared) -> None:
