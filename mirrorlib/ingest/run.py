@@ -149,6 +149,7 @@ def _report(
 
 def _end_gone(job: Job, name: TableName, journal: Journal, course: Applying) -> TableReport:
     course.entry = journal.newest(journal.lives()[-1])
+    course.proven = journal.read_status().get("proven")  # by which the next run knows its zone
     done = end_life(job, name)
     return course.report("gone", done) if done else course.report("behind", "Its folder is back.")
 

@@ -133,7 +133,7 @@ def test_the_same_zone_elsewhere_goes_on(
 def test_a_table_of_a_zone_that_was_moved_is_gone_or_starts_over_there(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Once that zone has proven to be the same one, before any batch has come from it."""
+    """Once that zone has proven to be the same one, before any batch has come from it; and it stays so."""
     target, old, new = str(tmp_path / "target"), tmp_path / "z1", tmp_path / "z2"
     for table in ("s", "t"):
         put(old, f"../{table}/{FIRST}.parquet", 1)
@@ -144,9 +144,11 @@ def test_a_table_of_a_zone_that_was_moved_is_gone_or_starts_over_there(
     shutil.rmtree(new / "t")
 
     found = mirrorlib.apply(spark, str(new), target).tables
+    dropped = mirrorlib.apply(spark, str(new), target, on_gone="drop").tables
     life = mirrorlib.reset(spark, target, "s")
 
-    assert ["current", "gone"] == [one.state for one in found]
+    assert ["current", "gone"] == [one.state for one in found] == [one.state for one in dropped]
+    assert not (tmp_path / "target" / "t").exists()
     assert open_store(str(new)).url == life.zone
 
 
