@@ -98,13 +98,13 @@ def rebuild_table(
         raise JournalError(msg, table=table, file=told.file, found=told.reason, next_step=step)
     first = options.start_at or 1
     life = start_over(spark, places, name, partial(_begin, zone, first), _REASON, kind=REBUILD)
-    return apply_job(replace(job, stop=partial(_has_batch, journal, life)))
+    return apply_job(replace(job, stop=partial(_has_applied, journal, life)))
 
 
-def _has_batch(journal: Journal, life: Life) -> bool:
-    """Say whether the first batch of a life has ended."""
+def _has_applied(journal: Journal, life: Life) -> bool:
+    """Say whether a life has applied its first batch, by whatever run."""
     entry = journal.newest(life)
-    return entry is not None and entry.done is not None
+    return entry is not None and bool(entry.position)
 
 
 def _begin(zone: str, first: int, journal: Journal) -> Life:

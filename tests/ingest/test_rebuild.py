@@ -20,6 +20,7 @@ from mirrorlib.ingest import next_batch
 from mirrorlib.ingest import rebuild as rebuild_module
 from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.next_batch import Next
+from mirrorlib.ingest.reset import start_over
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Life
 from mirrorlib.landing.listing import FolderListing
@@ -172,6 +173,26 @@ def test_called_again_it_goes_on(fresh: Mirror) -> None:
     assert rebuild(mirror).ok
     assert not changes(mirror, before)
     mirror.assert_current()
+
+
+@pytest.mark.thorough
+def test_a_rebuild_that_another_run_has_carried_out_is_done(
+    fresh: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that watches may: the table has been computed anew, whoever did it."""
+    mirror = damaged(fresh)
+
+    def begin(*args: Any, **options: Any) -> Life:
+        life = start_over(*args, **options)
+        assert ["difference"] == [batch.kind for batch in mirror.assert_current().batches]
+        return life
+
+    monkeypatch.setattr(rebuild_module, "start_over", begin)
+
+    report: ApplyReport = rebuild(mirror)
+
+    assert [("current", 0)] == [(one.state, len(one.batches)) for one in report.tables]
+    mirror.assert_holds()
 
 
 @pytest.mark.thorough
