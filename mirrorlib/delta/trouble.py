@@ -81,7 +81,8 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("PATH_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST",
      "TABLE_OR_VIEW_NOT_FOUND", "DELTA_SCHEMA_NOT_SET"): Trouble(
         reason="there is no such Delta table", next_step="Check its name and place."),
-    ("SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"): Trouble(
+    ("SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE",
+     "_LEGACY_ERROR_TEMP_1126"): Trouble(  # nested databases, for which the session catalog takes a catalog's name
         reason="the catalog or its schema is not there",
         next_step="Create it, or correct the target."),
     ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "FIELD_ALREADY_EXISTS",
