@@ -1242,6 +1242,29 @@ def test_a_small_copy_of_any_shape_is_what_the_source_is(
     assert wanted == operations(copy)[1:]
 
 
+def test_a_small_copy_is_not_written_anew_from_what_a_version_was_before_it_was_set_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A backup was put over the log: the checksum of a version that is gone stays, and Delta writes no other one."""
+    source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
+    copy = Receiver(source, "current")
+    copy.take()
+    source.run("INSERT INTO {t} VALUES (2, 'b')")
+    copy.take()
+    newest = copy.path / "_delta_log" / f"{versions(copy.path)[-1]:020d}"
+    newest.with_suffix(".json").unlink()
+    stale = newest.with_suffix(".crc").read_text()
+    source.run("INSERT INTO {t} VALUES (3, 'c')")
+    assert "was set back" in copy.fail()
+
+    copy.rewind(None)
+    copy.take()
+    assert stale == newest.with_suffix(".crc").read_text()
+    source.run("UPDATE {t} SET v = 'A' WHERE id = 1")
+    copy.take()
+    assert source.rows() == copy.rows()
+
+
 def take_a_row_out(copy: Receiver) -> None:
     """Let the consumer's own MERGE of many rows leave a deletion vector."""
     with pytest.MonkeyPatch.context() as patch:

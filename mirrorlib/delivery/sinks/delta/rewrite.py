@@ -18,7 +18,7 @@ from mirrorlib.commit.stage import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import Columns
-from mirrorlib.delta.log import read_checksum
+from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import StoreError
 from mirrorlib.feed.files.direct import PLAIN_NAME, WINDOW_BYTES, read_file, to_frame
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
@@ -107,14 +107,14 @@ def _read_copy(work: WindowWork, columns: Columns) -> pa.Table | None:
     """Read the copy's rows, where they are few and nothing but rows."""
     if work.ref.path is None or work.found.bytes > _MOST_BYTES or work.found.has_feed:
         return None
-    store = open_store(work.ref.path)
-    files = _plain_files(read_checksum(store, work.last.newest))
+    commits = Commits(open_store(work.ref.path), work.stream.table)
+    files = _plain_files(commits.checksum(work.last.newest))
     if files is None:
         return None
     pieces = [pa.table({one.name: pa.array([], one.type) for one in columns})]
     for file in files:
         try:
-            with store.open_file(file.path) as source:
+            with commits.store.open_file(file.path) as source:
                 piece = read_file(source, file, columns, most=_MOST_ROWS)
         except StoreError:
             return None
