@@ -68,14 +68,17 @@ class Commits:
     def refresh(self) -> Commits:
         """List the log anew; what was read of a version is kept. Returns itself where nothing has come or gone.
 
+        Where the newest version has gone the log was set back, and another table's may follow: nothing is kept then.
+
         Raises `FeedError` where there is no Delta table any more.
         """
         anew = Commits(self.store, self.shown)
         if anew._files == self._files:
             return self
         anew.check()
-        now = anew._files.versions
-        if all(now.get(number, file) == file for number, file in self._files.versions.items()):
+        now, was = anew._files.versions, self._files.versions
+        stands = self.exist and self.newest in now
+        if stands and all(now.get(number, file) == file for number, file in was.items()):
             anew._read_commits, anew._glimpses = self._read_commits, self._glimpses
             anew._metadata, anew._hashes = self._metadata, self._hashes
         return anew

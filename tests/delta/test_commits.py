@@ -60,6 +60,27 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(tmp_path: Path, *, whole:
     assert PROTOCOL == commits.protocol
 
 
+def test_what_was_read_of_a_version_is_forgotten_once_the_log_was_set_back(tmp_path: Path) -> None:
+    """A look falls between the backup and the versions that follow on it, under the numbers of those that are gone."""
+    for version in range(4):
+        write_version(tmp_path, version, *(() if version else BEGINNING))
+    before = Commits(open_store(str(tmp_path)), "t")
+    assert 4 == len(before.read_all(0, before.newest))
+    known = before.hash_of(3)
+    for version in (2, 3):
+        (tmp_path / commit_path(version)).unlink()
+    between = before.refresh()
+
+    for version in (2, 3):
+        write_version(tmp_path, version, {"add": {"path": "new", "size": 1, "dataChange": True}})
+    after = between.refresh()
+    assert [False, False, True, True] == [one.changes for one in after.read_all(0, 3)]
+    assert not after.is_still("t", 3, known)
+    write_version(tmp_path, 4)
+    (tmp_path / commit_path(0)).unlink()  # the log's end is kept, and its beginning cleaned
+    assert after.read(3) is after.refresh().read(3)
+
+
 def test_a_checksum_counts_for_its_own_transaction_only(tmp_path: Path) -> None:
     """A version that was set back leaves its own to the next one of its number."""
     write_version(tmp_path, 0, *BEGINNING)
