@@ -17,7 +17,7 @@ from mirrorlib.delta.address import act_on_tables, find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import FEED, FEED_DAYS, feed_properties, set_properties
 from mirrorlib.delta.sessions import set_conf
-from mirrorlib.errors import FeedError
+from mirrorlib.errors import FeedError, SchemaError
 from mirrorlib.feed.proof import duration_of, retention_of
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.store import PathOrUrl
@@ -111,7 +111,7 @@ def _check_days(days: int) -> None:
 def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:
     table = find_feed_table(spark, address, shown=name)
     metadata = table.commits.metadata
-    _check_names(name, table.sql, [field["name"] for field in metadata.schema["fields"]])
+    check_names(name, table.sql, [field["name"] for field in metadata.schema["fields"]])
     wanted = {
         key: value
         for key, value in feed_properties(days or FEED_DAYS).items()
@@ -136,8 +136,11 @@ def _is_met(commits: Commits, name: str, value: str, *, asked: bool) -> bool:
     return wanted is not None and retention_of(commits, name) >= wanted
 
 
-def _check_names(name: str, sql: str, columns: Sequence[str]) -> None:
-    """Refuse columns whose names the feed has for itself, and say how to free them: by names that no other one has."""
+def check_names(name: str, sql: str, columns: Sequence[str]) -> None:
+    """Refuse columns whose names the feed has for itself, and say how to free them: by names that no other one has.
+
+    Raises `SchemaError`.
+    """
     from mirrorlib.feed.net import FEED_COLUMNS  # Spark comes with it
 
     taken = [column for column in columns if fold_name(column) in FEED_COLUMNS]
@@ -151,4 +154,5 @@ def _check_names(name: str, sql: str, columns: Sequence[str]) -> None:
             free += "_"
         steps.append(f"ALTER TABLE {sql} RENAME COLUMN {quote(column)} TO {quote(free)}")
     msg = "the column's name is reserved for the change feed"
-    raise FeedError(msg, table=name, column=taken[0], next_step=f"Rename it: {'; '.join(steps)}")
+    step = f"Leave the table out, or rename it: {'; '.join(steps)}"
+    raise SchemaError(msg, table=name, column=taken[0], next_step=step)

@@ -31,6 +31,7 @@ from mirrorlib.delta.sessions import (
 )
 from mirrorlib.delta.trouble import condition_of
 from mirrorlib.errors import ComputeError, FeedError
+from mirrorlib.feed.enable import check_names
 from mirrorlib.feed.files.direct import read_directly
 from mirrorlib.feed.files.unique_keys import fold_unique_keys
 from mirrorlib.feed.net import (
@@ -162,8 +163,12 @@ def tell_changes(
 
 
 def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
-    """Read the rows of a version in the shape of a feed: each was inserted by it; raises as `read_rows` does."""
+    """Read the rows of a version in the shape of a feed: each was inserted by it; raises as `read_rows` does.
+
+    `SchemaError`, too, where the table has a column of a name that the feed has for itself.
+    """
     rows = read_rows(spark, table, version)
+    check_names(table.shown, table.sql, rows.columns)
     at = f.lit(table.commits.committed_at(version))
     return rows.withColumns({KIND: f.lit(INSERT), VERSION: f.lit(version).cast("long"), TIME: at})
 

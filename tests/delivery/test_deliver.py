@@ -132,6 +132,30 @@ def feed_rows(source: Source, after: int) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row) for row in frame.drop("_commit_timestamp").collect())
 
 
+@pytest.mark.parametrize("column", ["_change_type", "_Commit_Version"])
+def test_a_snapshot_of_columns_that_a_feed_has_for_itself_is_refused(
+    spark: SparkSession, tmp_path: Path, column: str
+) -> None:
+    """As a log that another consumer keeps has them: they would be replaced without a word."""
+    source = Source(spark, tmp_path)
+    source.run(f"CREATE TABLE {{t}} (id INT, {column} STRING) USING delta")
+    source.run("INSERT INTO {t} VALUES (1, 'delete')")
+    report = source.export()
+    assert "failed" == report.state
+    said = f"orders: column {column}: the column's name is reserved for the change feed. Leave the table out, or rename"
+    assert report.reason.startswith(said)
+    assert [] == source.sink.windows()
+
+    for statement in (
+        report.reason.partition("rename it: ")[2].partition(" The window is")[0].split("; ")
+    ):
+        spark.sql(statement)
+    assert "--rewind lake --to snapshot" in report.reason
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+    assert "current" == source.export().state
+    assert [[1, "delete", "insert", 3]] == source.sink.windows()[0]["rows"]
+
+
 def test_a_snapshot_comes_first_then_windows_without_a_gap(source: Source) -> None:
     """All rows, then every change since, in windows as large as is asked for."""
     first = source.export()
