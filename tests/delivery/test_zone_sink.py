@@ -527,6 +527,30 @@ def test_what_was_noted_is_not_written_over_by_a_late_runner(
         assert [1, 2] == keys.read(2)["id"].to_pylist()
 
 
+def test_a_window_that_was_refused_leaves_no_keys_to_delete(windows: Windows) -> None:
+    """What the writer refuses was noted before: a snapshot of the corrected rows is published all the same."""
+    windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
+    with pytest.raises(SchemaError, match="column id: a key is NULL"):
+        windows.deliver((2, INSERT, None, "n"), (2, INSERT, 2, "b"))
+    anew = windows.follower("two", "2026-01-02", ordinal=2)
+    anew.deliver((3, INSERT, 2, "B"), kind="snapshot")
+    assert [(2, "B")] == anew.rows()
+    told = change_files(anew.zone)[-1]
+    assert [(1, 2), (2, 0)] == [
+        (row["id"], marker) for row, marker in zip(told.rows, told.markers or (), strict=True)
+    ]
+    anew.deliver((4, INSERT, 3, "c"), kind="snapshot", reset=True)
+    assert [(3, "c")] == anew.rows()
+
+
+def test_a_key_whose_new_type_was_refused_is_compared_in_its_old_one() -> None:
+    """Its window was noted and not published; the type was taken back at the source."""
+    zone, window = noted(["a", "b"], pa.array([1, 2], pa.int32()))
+    wider = keyed(INSERT, ["a", "b"], pa.array([1, 1 << 40]))
+    notes(zone, ["a", "b"], wider.schema).note(2, wider, wider.select(["a", "b"]), replaces=False)
+    assert [1, 2] == notes(zone, ["a", "b"], window.schema).read(1)["a"].to_pylist()
+
+
 @pytest.mark.parametrize(
     "at",
     [1, *(pytest.param(at, marks=pytest.mark.thorough) for at in range(2, NAME + 1))],
@@ -557,7 +581,7 @@ def test_a_snapshot_deletes_what_a_late_runner_has_published_meanwhile(
 def test_a_reset_deletes_what_readers_hold_and_nobody_lists_any_more(
     windows: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Keys are known although change files are gone, and stay few; those that were not published stay live."""
+    """Keys are known although change files are gone, and stay few; one whose end was not published stays live."""
     monkeypatch.setattr(known, "_MOST_FILES", 3)
     windows.deliver((1, INSERT, 1, "a"), (1, INSERT, 2, "b"), kind="snapshot")
     before = change_files(windows.zone)

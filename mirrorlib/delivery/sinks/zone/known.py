@@ -5,7 +5,8 @@ ignore: the keys of a change file, which readers move away, each with whether it
 under the number that it will have, so that no key is missing; a key too many does no harm, as a delete of what is not
 there does nothing. Beside each key stands how many rows more or less of it the file has brought.
 
-Of several notes of a number, of different windows, that one counts whose window was published under it.
+Of several notes of a number, of different windows, that one counts whose window was published under it;
+of a number that is not taken yet, none: its window was refused, or its runner died.
 """
 
 from __future__ import annotations
@@ -101,19 +102,22 @@ class KnownKeys:
         files = contents(self._zone, self._folder).files
         return [(int(name[1]), one) for one in files if (name := _NAME.fullmatch(one.name))]
 
-    def _notes(self, published: int) -> Iterator[tuple[int, pa.Table]]:
-        """Read what was noted: of numbers that are published, by the window that was published there."""
-        files = self._files()
+    def _notes(self, published: int) -> Iterator[pa.Table]:
+        """Read what was noted of numbers that are published, by the window that was published there.
+
+        What was noted above them no reader holds: whoever publishes it meanwhile makes this window's file fail.
+        """
+        files = [(number, file) for number, file in self._files() if number <= published]
         numbers = [number for number, _ in files]
         for number, file in files:
             with self._zone.open_file(file.path) as source:
                 keys = open_parquet(source).read()
-            if number <= published and numbers.count(number) > 1:
+            if numbers.count(number) > 1:
                 claim = Claim.read(self._zone, self._place.claim(number))
                 batch = claim.batch_id.encode() if claim and claim.batch_id else None
                 if (keys.schema.metadata or {}).get(_BATCH) != batch:
                     continue  # whose runner was overtaken
-            yield number, self._as_now(keys)
+            yield self._as_now(keys)
 
     def _as_now(self, noted: pa.Table) -> pa.Table:
         """Give a note's keys the names and types that they have now: they may be spelled otherwise, or be widened."""
@@ -128,24 +132,14 @@ class KnownKeys:
         return pa.table(columns).replace_schema_metadata(noted.schema.metadata)
 
     def _fold(self, published: int, wanted: pa.Array | None = None) -> pa.Table | None:
-        """Fold files to the keys that may be there, or to some of them; None when there are no files.
-
-        What was noted and not published has taken no key away and brought no row. What this very window
-        noted before a crash is left out: its rows have to be the same again.
-        """
+        """Fold files to the keys that may be there, or to some of them; None when there are no files."""
         tables: list[pa.Table] = []
-        for number, noted in self._notes(published):
-            keys, facts = noted, noted.schema.metadata or {}
+        for noted in self._notes(published):
+            if _ALL in (noted.schema.metadata or {}):
+                tables.clear()
+            keys = noted
             if wanted is not None:
                 keys = keys.filter(pc.is_in(keys[self._keys[0]], value_set=wanted))
-            if number > published:
-                if facts.get(_BATCH) == self._batch:
-                    continue
-                keys = keys.select(self._keys)
-                for name, value in ((_GONE, False), (COUNT, 0)):
-                    keys = keys.append_column(name, pa.repeat(value, keys.num_rows))
-            elif _ALL in facts:
-                tables.clear()
             tables.append(keys.replace_schema_metadata(None))
         if not tables:
             return None
