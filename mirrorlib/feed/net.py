@@ -23,6 +23,10 @@ from mirrorlib.nested import is_free_of
 KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 FEED_COLUMNS = (KIND, VERSION, TIME)
 _INCOMPARABLE = frozenset({"map", "variant", "geography", "geometry"})
+_EVERY_CHANGE = (
+    "Ask for every change, without `net`. A consumer keeps what it was registered with: use another name, or drop it "
+    "(mirrorlib consumers TARGET --drop NAME) and begin without."
+)
 INSERT, DELETE, PRE, POST = "insert", "delete", "update_preimage", "update_postimage"
 # Of a key in one version: what is taken away is before what is added, and an image meets the other one of its update.
 ORDER = {PRE: 0, DELETE: 1, POST: 2, INSERT: 3}
@@ -60,7 +64,8 @@ def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
     """
     columns = columns_of(frame)
     helpers = Helpers(columns)
-    refuse_incomparable(frame, columns, table, "so net changes cannot be told")
+    msg = "so net changes cannot be told"
+    refuse_incomparable(frame, columns, table, msg, _EVERY_CHANGE)
     sign_of, others = f.col(helpers.sign), [name for name in columns if name not in keys]
     # Those that go come first.
     alike = Window.partitionBy(*map(quote, [*keys, helpers.bits, *others])).orderBy(helpers.sign)
@@ -180,11 +185,13 @@ def sign() -> Column:
     return f.when(f.col(KIND).isin(INSERT, POST), 1).otherwise(-1)
 
 
-def refuse_incomparable(frame: DataFrame, columns: Sequence[str], table: str, end: str) -> None:
-    """Raise `FeedError` for a column of a type that Spark cannot group by."""
+def refuse_incomparable(
+    frame: DataFrame, columns: Sequence[str], table: str, end: str, step: str
+) -> None:
+    """Raise `FeedError` for a column of a type that Spark cannot group by; it ends in what that means, and a step."""
     for name in columns:
         kind = frame.schema[name].dataType
         if not is_comparable(kind):
             msg = f"a column of this type cannot be compared, {end}"
             found = kind.simpleString().partition("<")[0]
-            raise FeedError(msg, table=table, column=name, found=found)
+            raise FeedError(msg, table=table, column=name, found=found, next_step=step)

@@ -50,6 +50,7 @@ from mirrorlib.feed.proof import TOO_OLD, check_planned, prove_files, refuse_los
 from mirrorlib.feed.schemas import tell_columns
 from mirrorlib.feed.window import BEYOND, Bound, Segment, Window, open_window
 from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import as_names
@@ -156,7 +157,9 @@ def tell_changes(
     if not net:
         if not (spelled and window.pairs):
             return frame
-        refuse_incomparable(frame, spelled, table.shown, "so it is no key")
+        anew = snapshot_command("NAME")
+        step = f"Name other columns as keys; a consumer begins anew with them: {anew}"
+        refuse_incomparable(frame, spelled, table.shown, "so it is no key", step)
         return pair_updates(frame, spelled) if pairs else frame
     once = fold_unique_keys(frame, table, window, spelled)
     return fold_net(frame, spelled, table.shown) if once is None else once

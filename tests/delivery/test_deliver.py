@@ -156,6 +156,24 @@ def test_a_snapshot_of_columns_that_a_feed_has_for_itself_is_refused(
     assert [[1, "delete", "insert", 3]] == source.sink.windows()[0]["rows"]
 
 
+def test_a_net_consumer_of_a_column_that_cannot_be_compared_is_told_a_way_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Which works."""
+    source = Source(spark, tmp_path)
+    feed = "'delta.enableChangeDataFeed' = 'true'"
+    source.run(f"CREATE TABLE {{t}} (id INT, m MAP<INT, INT>) USING delta TBLPROPERTIES ({feed})")
+    source.export(net=True)
+    source.run("INSERT INTO {t} VALUES (1, map(1, 2))")
+    report = source.export(net=True)
+    assert "failed" == report.state
+    assert "column m: a column of this type cannot be compared, so net changes" in report.reason
+    assert "drop it (mirrorlib consumers TARGET --drop NAME) and begin without" in report.reason
+
+    mirrorlib.drop_consumer(source.target, "lake")
+    assert ("current", 1) == (source.export().state, source.export().position)
+
+
 def test_a_snapshot_comes_first_then_windows_without_a_gap(source: Source) -> None:
     """All rows, then every change since, in windows as large as is asked for."""
     first = source.export()
