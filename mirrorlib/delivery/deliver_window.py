@@ -23,7 +23,7 @@ from mirrorlib.feed.files.direct import read_small_window, to_frame
 from mirrorlib.feed.proof import expired, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
 from mirrorlib.feed.schemas import physical_names, renewed_columns
-from mirrorlib.feed.window import open_window
+from mirrorlib.feed.window import NOTHING, open_window
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan, snapshot_command
 
@@ -206,7 +206,7 @@ def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
             stated_rows=stated_rows,
             given=given,
             physical=physical_names(metadata),
-            renewed=renewed_columns(source.commits, plan.until) if metadata.mapped else {},
+            renewed=lambda: renewed_columns(source.commits, NOTHING, plan.until),
             mapped=metadata.mapped,
         )
         return job.run.sink.deliver(delivery)

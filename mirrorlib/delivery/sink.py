@@ -5,7 +5,7 @@ A receiver of one's own is a class with these two methods; `examples/own_sink.py
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,7 +40,8 @@ class Delivery:
         given: the number of the stream's last window whose rows the receiver was given, 0 for none; None for unknown.
         physical: which column of the source's data files each name stands for, at the window's end and at any
             depth. Another one under a name of before holds other values in rows that no change tells of.
-        renewed: what such columns have become, by what they were, where all rows were written again in another type.
+        renewed: gives what such columns have become, by what they were, where all rows were written again in another
+            type; it looks through the table's log.
         mapped: the source has column mapping, without which a name stands for one column for ever.
 
     """
@@ -55,7 +56,7 @@ class Delivery:
     stated_rows: int | None = None
     given: int | None = None
     physical: Mapping[str, str] = field(default_factory=dict)
-    renewed: Mapping[str, str] = field(default_factory=dict)
+    renewed: Callable[[], Mapping[str, str]] = dict
     mapped: bool = False
 
     @property
@@ -130,11 +131,10 @@ def check_continued(
         found = f"gone: {first_few(gone)}; new: {first_few(came)}"
         raise SchemaError(msg, table=table, found=found, next_step=step)
     was, now = {fold_name(name): one for name, one in physical[0].items()}, physical[1]
-    others = [
-        name
-        for name, one in now.items()
-        if (old := was.get(fold_name(name), one)) != one and delivery.renewed.get(old) != one
-    ]
+    others = [name for name, one in now.items() if was.get(fold_name(name), one) != one]
+    if others and delivery.mapped:
+        renewed = delivery.renewed()
+        others = [name for name in others if renewed.get(was[fold_name(name)]) != now[name]]
     if others and delivery.mapped:
         msg = "the name stands for another column than before, and its values are not told"
         column, found = first_few(others), f"{now[others[0]]}, was {was[fold_name(others[0])]}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
@@ -180,8 +181,8 @@ class Commits:
         commit = read_commit(version, actions)
         if small:
             self._read_commits[version] = commit
-        elif kinds:
-            self._glimpses[version] = commit
+        else:
+            self._glimpses[version] = replace(commit, files=(), change_files=None)
         return commit
 
     @property

@@ -186,16 +186,16 @@ def _tell(value: Column, was: DataType, becomes: DataType, name_of: _NameOf) -> 
     return value.cast(becomes)
 
 
-def renewed_columns(commits: Commits, version: int) -> dict[str, str]:
-    """Say what names in the data files have become of older ones up to a version, as far back as the log tells.
+def renewed_columns(commits: Commits, after: int, until: int) -> dict[str, str]:
+    """Say what names in the data files have become of older ones in versions (after, until], as far as the log tells.
 
     The log is only gone through where a property says that a rewrite of this kind has been.
     """
     renewed: dict[str, str] = {}
     with contextlib.suppress(FeedError):  # what came before is told by nobody
-        if PAUSED not in commits.metadata_at(max(version, 0)).properties:
+        if PAUSED not in commits.metadata_at(max(until, 0)).properties:
             return renewed
-        for number in range(version, commits.first, -1):
+        for number in range(until, max(after, commits.first), -1):
             commit = commits.glance(number)
             if commit.metadata is None or not commit.rewrites:
                 continue

@@ -214,5 +214,5 @@ def _cut(commits: Commits, found: Sequence[FeedCommit]) -> list[Segment]:
             start = commit.version + commit.rewrites  # what it wrote again are no changes
         current = became
     close(found[-1].version)
-    renewed = renewed_columns(commits, found[-1].version)
+    renewed = renewed_columns(commits, found[0].version - 1, found[-1].version)
     return [replace(one, metadata=renew(one.metadata, renewed)) for one in segments]

@@ -132,6 +132,34 @@ def feed_rows(source: Source, after: int) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row) for row in frame.drop("_commit_timestamp").collect())
 
 
+def test_a_window_does_not_read_the_whole_log_behind_a_rewrite_of_types(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What names have become of others is only looked for where one stands for another column than before."""
+    source = Source(spark, tmp_path)
+    properties = (
+        "'delta.enableChangeDataFeed' = 'true', 'delta.columnMapping.mode' = 'name', "
+        "'mirrorlib.feedPaused' = 'false'"
+    )
+    source.run(f"CREATE TABLE {{t}} (id INT) USING delta TBLPROPERTIES ({properties})")
+    source.run(*[f"INSERT INTO {{t}} VALUES ({number})" for number in range(1, 4)])
+    source.run("COMMENT ON TABLE {t} IS 'with what it is'")
+    to = f"delta:{tmp_path}/copy"
+    source.export(to=to, mode="current")
+    source.run("INSERT INTO {t} VALUES (4)")
+    reads, read = list[str](), LocalStore.read
+
+    def noted(store: LocalStore, path: str, **how: Any) -> bytes | None:
+        reads.append(f"{store.url}/{path}")
+        return read(store, path, **how)
+
+    monkeypatch.setattr(LocalStore, "read", noted)
+    report = source.export(to=to, mode="current")
+    assert ("current", 1, 5) == (report.state, report.windows, report.position), report.reason
+    old = [path for path in reads if path.endswith(f"target/orders/_delta_log/{1:020d}.json")]
+    assert [] == old
+
+
 @pytest.mark.parametrize("column", ["_change_type", "_Commit_Version"])
 def test_a_snapshot_of_columns_that_a_feed_has_for_itself_is_refused(
     spark: SparkSession, tmp_path: Path, column: str

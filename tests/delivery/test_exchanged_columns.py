@@ -165,14 +165,14 @@ def test_what_a_name_stands_for_is_told_at_any_depth() -> None:
     assert {"S": "p1", "`S`.elementType.`a`": "p3", "x.y": "p2"} == found
     bare = {"type": "struct", "fields": [{"name": "N", "type": "long", "metadata": {}}]}
     assert {"N": "n"} == physical_names(Metadata(id="T", schema=bare, properties={}))
-    delivery: Any = SimpleNamespace(mapped=True, renewed={}, stream=SimpleNamespace(table="t"))
+    delivery: Any = SimpleNamespace(mapped=True, renewed=dict, stream=SimpleNamespace(table="t"))
     check_continued(delivery, ([], []), ({}, found), "step")
     further = {"s": "p1", "gone": "p0"}, {**found, "new": "p0"}
     check_continued(delivery, ([], []), further, "step")
-    delivery.renewed = {"p0": "p2"}
+    delivery.renewed = lambda: {"p0": "p2"}
     with pytest.raises(SchemaError, match=f"t: column S: {OTHER}.*found p1, was p0"):
         check_continued(delivery, ([], []), ({"s": "p0"}, found), "step")
-    delivery.renewed = {"p0": "p1"}
+    delivery.renewed = lambda: {"p0": "p1"}
     check_continued(delivery, ([], []), ({"s": "p0"}, found), "step")
 
 

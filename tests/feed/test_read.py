@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections import Counter
@@ -460,17 +461,60 @@ def test_each_commit_is_read_once_for_all_windows(
     table = Table(spark, tmp_path / "t", "id bigint").run("INSERT INTO {t} VALUES (1)")
     for version in range(2, 200):
         Path(table.log(version)).write_text('{"commitInfo": {"operation": "SET TBLPROPERTIES"}}\n')
-    reads = Counter[str]()
-    read = LocalStore.read
-    monkeypatch.setattr(
-        LocalStore, "read", lambda s, path: (reads.update([path]), read(s, path))[1]
-    )
+    reads = count_reads(monkeypatch)
     commits = Commits(open_store(table.path), "t")
     windows = [open_window(commits, after, after + 4) for after in range(-1, 199, 4)]
 
     assert 199 == windows[-1].until
     assert {1} == {n for path, n in reads.items() if path.endswith(".json")}
     assert 200 == len(reads)
+
+
+def handmade(table: Path, versions: int, files: int, properties: dict[str, str]) -> None:
+    """Write the log of a table whose commits insert so many files; the third but last says again what the table is."""
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+    schema = json.dumps({"type": "struct", "fields": [field]})
+    told = {"id": "t", "schemaString": schema, "configuration": properties}
+    (table / "_delta_log").mkdir(parents=True)
+    for version in range(versions):
+        actions: list[dict[str, Any]] = [{"commitInfo": {"operation": "WRITE"}}]
+        if version in {0, versions - 3}:
+            actions.append({"metaData": told})
+        for number in range(files):
+            facts = {"path": f"{version}-{number}", "size": 1, "stats": "x" * 500}
+            actions.append({"add": {**facts, "dataChange": True}})
+        lines = (json.dumps(action) + "\n" for action in actions)
+        (table / "_delta_log" / f"{version:020d}.json").write_text("".join(lines))
+
+
+@pytest.mark.parametrize("files", [1, 40])
+def test_a_commit_is_read_once_for_a_window_however_many_files_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    """What it says of the table as a whole is kept of a long one; files so young nobody has vacuumed."""
+    handmade(tmp_path, 30, files, {"delta.enableChangeDataFeed": "true"})
+    reads = count_reads(monkeypatch)
+    assert open_window(Commits(open_store(str(tmp_path)), "t"), 0, None).changes
+    assert 29 <= len(reads) <= 30
+    assert {1} == set(reads.values())
+
+
+def test_a_window_long_behind_a_rewrite_of_types_is_read_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That there was one stands in the properties for ever."""
+    properties = {"delta.enableChangeDataFeed": "true", "mirrorlib.feedPaused": "false"}
+    handmade(tmp_path, 100, 1, properties)
+    reads = count_reads(monkeypatch)
+    assert open_window(Commits(open_store(str(tmp_path)), "t"), 97, None).changes
+    assert 3 == len(reads)
+
+
+def count_reads(patch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count how often each file of a local store is read from now on."""
+    reads, read = Counter[str](), LocalStore.read
+    patch.setattr(LocalStore, "read", lambda s, path: (reads.update([path]), read(s, path))[1])
+    return reads
 
 
 @pytest.mark.thorough("rows")
