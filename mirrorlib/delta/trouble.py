@@ -27,7 +27,7 @@ _LOG = f"The log has the whole story. {_AGAIN}"
 _NEWER = "Run the version of Spark and Delta that whoever changed the table has, or a newer one."
 _START_OVER = "Start the table over with `mirrorlib reset`, or restore what was removed."
 _SMALLER = (
-    "Give it more (--memory), or smaller batches (--max-bytes, but for a table that starts over, which takes one; "
+    "Give it more (--memory), or smaller batches (--max-bytes with --retry, but for a table that starts over; "
     "export: --max-versions, but for a window that has begun)"
 )
 _COPY = "Copy the table's rows as they are now, and read on from its newest version."

@@ -54,7 +54,8 @@ class Options:
         max_files: change files a batch.
         max_bytes: bytes of change files a batch; a batch holds at least one file.
         parallelism: tables at once; by default as many as there are cores, at most eight.
-        retry: try files again that have not changed since they damaged a plan.
+        retry: try files again that have not changed since they damaged a plan; cut a batch that an earlier run has
+            planned, and that no other one is at, to *max_files* and *max_bytes*.
         allow_foreign_writes: go on although somebody else wrote to a table.
         allow_empty: let a reset table be replaced by no rows, and an empty snapshot empty its table.
         quiet: leave rows alone that an update would not change; the change feed shrinks.

@@ -99,13 +99,13 @@ class Attempt:
     plan: Plan  # as the journal holds it
     clock: dict[str, float] = field(default_factory=dict)  # seconds by step
     table_bytes: int = 0  # the table's size, roughly, once it was looked at
-    resumed: bool = False  # an earlier run has left the plan, and may have asked for more
+    resumed: bool = False  # an earlier run has made the plan, and may have asked for more
 
     @property
     def is_too_large(self) -> bool:
-        """Say whether the plan was left by a run that asked for more; what replaces a table has no limit."""
+        """Say whether an earlier run's plan is to be made smaller; what replaces a table has no limit."""
         plan, options = self.plan, self.work.options
-        if not self.resumed or (len(self.work.lives) > 1 and not plan.before):
+        if not (self.resumed and options.retry) or (len(self.work.lives) > 1 and not plan.before):
             return False
         count, size = len(plan.files), plan.bytes
         fits = count <= (options.max_files or count) and size <= (options.max_bytes or size)

@@ -84,7 +84,10 @@ def test_a_consumer_s_whole_life(
         (["--key", "id", "--key", "at"], ["id", "at"]),
         (["--key", '["id", "at"]'], ["id", "at"]),
         (["--key", '{"a": ["id"], "b": []}'], {"a": ["id"], "b": []}),
-        (["--key", '{"a": ["id"]}', "--key", '{"b": []}'], {"a": ["id"], "b": []}),
+        (
+            ["--key", '{"a": ["id"]}', "--key", '{"a": ["at"], "b": []}'],
+            {"a": ["id", "at"], "b": []},
+        ),
     ],
 )
 def test_keys_are_a_name_a_list_or_a_mapping_of_tables(

@@ -674,12 +674,13 @@ def test_a_void_whose_runner_died_is_looked_up(mirror: Mirror) -> None:
 
 @pytest.mark.thorough("bytes", "killed")
 @pytest.mark.parametrize("case", ["files", "bytes", "killed"])
-def test_a_run_that_asks_for_smaller_batches_voids_a_larger_plan(mirror: Mirror, case: str) -> None:
+def test_a_retry_in_smaller_batches_voids_a_larger_plan(mirror: Mirror, case: str) -> None:
     """One that was too large for memory would be carried out first, for ever, whatever the limits are."""
     for _ in range(3):
         mirror.publish()
     mirror.run_until("stage", "before")
-    limits = {"max_bytes": 1} if case == "bytes" else {"max_files": 1}
+    less = {"max_bytes": 1} if case == "bytes" else {"max_files": 1}
+    limits: dict[str, Any] = {**less, "retry": True}
     mirror.assert_foreseen(state="behind", **limits)
     if case == "killed":
         with suppress(Killed):
@@ -706,7 +707,7 @@ def test_a_plan_within_the_limits_or_of_a_table_that_starts_over_is_carried_out(
     mirror.run_until("stage", "before")
     mirror.publish()
 
-    report = mirror.assert_current(max_files=1, max_bytes=1)
+    report = mirror.assert_current(max_files=1, max_bytes=1, retry=True)
 
     assert [3 if first else 1, 1] == [batch.files for batch in report.batches]
 
@@ -718,7 +719,7 @@ def test_the_first_plan_of_a_table_is_made_smaller_too(fresh: Mirror) -> None:
         fresh.publish()
     fresh.run_until("commit", "before")
 
-    report = fresh.assert_current(max_files=2)
+    report = fresh.assert_current(max_files=2, retry=True)
 
     assert [2, 1] == [batch.files for batch in report.batches]
     assert ["id", "v"] == fresh.spark.read.format("delta").load(str(fresh.path)).columns
@@ -735,7 +736,7 @@ def test_of_a_slow_runner_and_one_that_asks_for_less_one_ends_the_plan(
     mirror.run_until("plan", "after")
 
     def shrink(**options: Any) -> None:
-        mirror.assert_current(max_files=1, **options)
+        mirror.assert_current(max_files=1, retry=True, **options)
         mirror.forget(3)
 
     if meanwhile == "void":

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.grammar import grammar_of
 from mirrorlib.landing.delimited.tables import iter_tables, read_header
 from mirrorlib.landing.delimited.text import TextFile
 from mirrorlib.store import StoredFile
@@ -70,6 +71,22 @@ def _writable(value: str, how: Dialect) -> bool:
     if how.escape:
         return not value.endswith("\r")  # before an LF it would look like a row's end
     return not set(value) & {how.column_separator, "\r", "\n"}
+
+
+@given(dialects(), st.sampled_from([b"\n", b"\r"]), st.booleans(), st.data())
+def test_much_text_ends_where_its_rows_end_one_by_one(
+    how: Dialect, end: bytes, last: bool, data: st.DataObject
+) -> None:
+    """Much of it is looked through by another engine of patterns than a little."""
+    marks = [how.column_separator, how.quote, how.escape, "a", "é", "\r", "\n", "\r\n"]
+    some = st.lists(st.sampled_from([mark for mark in marks if mark]), min_size=1, max_size=12)
+    begin, again = ("".join(data.draw(some)).encode() for _ in range(2))
+    text, grammar = begin + again * 8_200, grammar_of(how, end)
+    place, limit = 0, len(text) - (not last and text.endswith(b"\r"))
+    while found := grammar.row.match(text, place, limit):
+        place = found.end()
+
+    assert place == grammar.cut(text, last=last)
 
 
 @given(st.data())

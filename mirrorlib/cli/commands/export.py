@@ -44,7 +44,7 @@ def _keys(arguments: argparse.Namespace) -> dict[str, list[str]] | Sequence[str]
         except ParameterError as exc:
             arguments.refuse(str(exc))
         if isinstance(found, dict):
-            by_table |= found
+            by_table |= {name: [*by_table.get(name, ()), *more] for name, more in found.items()}
         else:
             columns += found
     if columns and by_table:

@@ -37,7 +37,7 @@ from mirrorlib.store import StoredFile
 
 
 class BatchTooLargeError(ChangeFileError):
-    """A batch that a stopped run has planned holds more than a batch may now: it may be what stopped that run."""
+    """A batch that an earlier run has planned holds more than a batch may now: it may be what stopped that run."""
 
     advice = "Its files are planned again, in smaller batches."
 
@@ -177,7 +177,7 @@ def prepare_again(attempt: Attempt, found: Found | None) -> Prepared:
     """
     plan, source = attempt.plan, attempt.source
     if attempt.is_too_large:
-        msg = "a stopped run has planned more than a batch may hold now"
+        msg = "an earlier run has planned more than a batch may hold now"
         held = f"{len(plan.files):,} files of {plan.bytes:,} bytes"
         raise BatchTooLargeError(msg, table=source.table, found=held)
     find = partial(source.find, batch=plan.batch)
