@@ -312,23 +312,6 @@ def test_a_late_runner_of_an_earlier_stream_does_not_set_back_what_readers_follo
     assert 1 == FilesSink(windows.store).position(anew.stream)
 
 
-def test_a_late_word_of_which_window_is_the_last_stops_nobody(windows: Windows) -> None:
-    """Its write lands when others, who have seen the window there, have delivered the next ones."""
-    windows.deliver(*three(1), kind="snapshot")
-    windows.deliver(*three(2))
-    late = windows.store.read("dbo/orders/_manifest/newest.json")
-    windows.number += 1  # one without changes is none of the receiver's
-    windows.deliver(*three(4))
-    windows.store.put("dbo/orders/_manifest/newest.json", late or b"")
-
-    assert 4 == FilesSink(windows.store).position(windows.stream)
-    windows.number = 2
-    assert 0 == windows.deliver(*three(2), again=True, asks=False)
-    windows.number = 4
-    assert 3 == windows.deliver(*three(5))
-    assert [str(number) for number in (1, 2, 4, 5)] == [one[0][0] for one in windows.values()]
-
-
 def test_a_stream_that_begins_again_sorts_behind_the_one_before(windows: Windows) -> None:
     """Its windows are numbered from 1 again; a late runner of the former stream, or of a passed window, adds nothing."""
     windows.deliver(*three(1), kind="snapshot")

@@ -28,7 +28,6 @@ from mirrorlib.store import Store, contents
 from mirrorlib.store.records import read_record, record_bytes
 
 _PLACE = 6  # digits of a stream's place in a window's name
-_NUMBERED = 20  # digits of a window's name, the last of which are its number
 _CLAIM = "claim.json"
 T = TypeVar("T")
 _ANEW = "Remove the table's folder there and rewind the consumer to a snapshot, or export to another place."
@@ -102,17 +101,9 @@ class Receiver:
             self.store.put_new(f"{self._manifest}/streams/{number + 1:06d}.json", data)
 
     def last(self, stream: Stream) -> int:
-        """Return the number of a stream's last window that is known to be here; 0 for none.
-
-        What `newest.json` says may have been written late, by a runner that others had overtaken: they go on behind it.
-        """
+        """Return the number of a stream's last window that is known to be here; 0 for none."""
         newest = self._read(f"{self._manifest}/newest.json", dict) or {}
-        if newest.get("stream") != stream.uuid:
-            return 0
-        window, number = str(newest["window"]), int(newest["number"])
-        later = self.store.files_after(self._manifest, f"{window}.json", before="n") or ()
-        mine = [file.name for file in later if file.name.startswith(window[:_PLACE])]
-        return int(mine[-1][_PLACE:_NUMBERED]) if mine else number
+        return int(newest["number"]) if newest.get("stream") == stream.uuid else 0
 
     def entry(self, window: str) -> ManifestEntry | None:
         """Return a window that is here."""
