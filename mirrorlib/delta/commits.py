@@ -163,7 +163,11 @@ class Commits:
 
     def moves(self, version: int) -> tuple[list[Held], list[Held]]:
         """Name the files that a version takes out of the table, and those that it puts in; raises as `read` does."""
-        return read_moves(read_actions(self._data(version), commit_path(version), "add", "remove"))
+        return read_moves(self.actions(version, "add", "remove"))
+
+    def actions(self, version: int, *kinds: str) -> list[dict[str, Any]]:
+        """Return a version's actions of some kinds; raises as `read` does."""
+        return list(read_actions(self._data(version), commit_path(version), *kinds))
 
     def provenance(self, version: int) -> Commit:
         """Say who made a version, and how; raises as `read` does."""

@@ -154,5 +154,5 @@ def check_names(name: str, sql: str, columns: Sequence[str]) -> None:
             free += "_"
         steps.append(f"ALTER TABLE {sql} RENAME COLUMN {quote(column)} TO {quote(free)}")
     msg = "the column's name is reserved for the change feed"
-    step = f"Leave the table out, or rename it: {'; '.join(steps)}"
+    step = f"Leave the table out, as one that a consumer keeps for its log; or rename it: {'; '.join(steps)}"
     raise SchemaError(msg, table=name, column=taken[0], next_step=step)

@@ -1,6 +1,6 @@
 """Fold few changes here, and write a small copy anew: MERGE would do the same to its one file by three queries more.
 
-In: a window by key whose rows are in this process, and the copy as its newest checksum file tells it. Out: the window
+In: a window by key whose rows are in this process, and the copy as its newest commits tell it. Out: the window
 folded as `last_states` does, in Arrow, or none where its rows are not here, or keys that Python may compare in another
 way than Spark; and one commit, or none where somebody could tell the difference: a copy with a feed of its own, with
 partitions, tracked rows or other features that MERGE has more to do for, or rows that Arrow may not read as Spark does.
@@ -27,6 +27,7 @@ from mirrorlib.store import open_store
 
 _MOST_BYTES = 1 << 20  # of files
 _MOST_FILES = 8  # each is fetched by itself
+_MOST_COMMITS = 8  # this road replaces all rows, so that its own are told by the last few
 _MOST_ROWS = 10_000  # whose keys are compared in Python
 _KEYS = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_boolean)
 # What a table may ask of its writers without making a rewrite differ from a MERGE.
@@ -105,10 +106,13 @@ def _key_values(rows: pa.Table, keys: Sequence[str]) -> list[tuple[object, ...]]
 
 def _read_copy(work: WindowWork, columns: Columns) -> pa.Table | None:
     """Read the copy's rows, where they are few and nothing but rows."""
-    if work.ref.path is None or work.found.bytes > _MOST_BYTES or work.found.has_feed:
+    found = work.found
+    if work.ref.path is None or found.bytes > _MOST_BYTES or found.has_feed:
+        return None
+    if not found.features or not found.features <= _PLAIN_WRITER_FEATURES:
         return None
     commits = Commits(open_store(work.ref.path), work.stream.table)
-    files = _plain_files(commits.checksum(work.last.newest))
+    files = _plain_files(commits, work.last.newest)
     if files is None:
         return None
     pieces = [pa.table({one.name: pa.array([], one.type) for one in columns})]
@@ -125,22 +129,41 @@ def _read_copy(work: WindowWork, columns: Columns) -> pa.Table | None:
     return rows if len(rows) <= _MOST_ROWS and rows.nbytes <= WINDOW_BYTES else None
 
 
-def _plain_files(checksum: Mapping[str, Any]) -> list[ChangeFile] | None:
-    """Name a table's files, where a checksum file names them all and none of them lacks rows by a deletion vector."""
-    names = ("protocol", "metadata", "allFiles")
-    protocol, metadata, files = (checksum.get(name) for name in names)
-    if not protocol or not metadata or files is None or len(files) > _MOST_FILES:
-        return None
-    features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
-    plain = all(
-        PLAIN_NAME.fullmatch(file["path"]) and not file.get("deletionVector") for file in files
+def _plain_files(commits: Commits, newest: int) -> list[ChangeFile] | None:
+    """Name a table's files, where its last commits tell all of them and none lacks rows by a deletion vector.
+
+    A checksum file tells them too, but may be of a version that was set back, from which Delta goes on.
+    """
+    files: list[ChangeFile] = []
+    known: set[str] = set()
+    for version in range(newest, newest - _MOST_COMMITS, -1):
+        if not commits.has(version):
+            return None
+        actions = commits.actions(version, "commitInfo", "add", "remove")
+        added = {one["add"]["path"]: one["add"] for one in actions if "add" in one}
+        for path in added.keys() - known:
+            file = added[path]
+            if (
+                file.get("deletionVector")
+                or file.get("partitionValues")
+                or not PLAIN_NAME.fullmatch(path)
+            ):
+                return None
+            files.append(ChangeFile(path=path, size=file["size"], version=0, images=False))
+        known |= {*added, *(one["remove"]["path"] for one in actions if "remove" in one)}
+        if version == 0 or any(_replaces(one.get("commitInfo", {})) for one in actions):
+            return files if len(files) <= _MOST_FILES else None
+    return None
+
+
+def _replaces(info: Mapping[str, Any]) -> bool:
+    """Say whether a commit replaces all rows that a table without partitions had before."""
+    how = info.get("operationParameters") or {}
+    return (info.get("operation"), how.get("mode"), how.get("predicate")) == (
+        "WRITE",
+        "Overwrite",
+        None,
     )
-    known = features and features <= _PLAIN_WRITER_FEATURES
-    if not plain or not known or metadata.get("partitionColumns"):
-        return None
-    return [
-        ChangeFile(path=file["path"], size=file["size"], version=0, images=False) for file in files
-    ]
 
 
 def _as_copied(work: WindowWork, folded: pa.Table, columns: Columns) -> pa.Table | None:
