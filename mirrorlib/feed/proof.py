@@ -21,7 +21,7 @@ from mirrorlib.delta.properties import FILE_RETENTION, LOG_RETENTION
 from mirrorlib.delta.sessions import READS_WHOLE, read_conf
 from mirrorlib.delta.trouble import conditions_of, tell_trouble
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.schemas import spans
+from mirrorlib.feed.schemas import spans, widens
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,7 +84,7 @@ def flaw_of(commit: FeedCommit, current: Metadata, newest: Metadata) -> str:
         return f"the feed was off when version {version} was committed"
     if commit.forgotten:
         return f"version {version} changes rows, but its metrics say it does not, and Delta leaves it out"
-    if commit.changes and not spans(current, became):
+    if commit.changes and not (spans(current, became) or widens(current, became)):
         return f"version {version} replaced rows and schema at once"
     # Rows that it leaves alone have the values again that a column had before it was dropped.
     if commit.provenance.operation == "RESTORE" and became.mapped and not spans(became, current):

@@ -36,6 +36,7 @@ _TOO_LONG = (
     "A bigint of an older version does not fit the double that its column has become since. "
     "Read the versions before that by themselves, with `until`."
 )
+_CHANGES = "delta.typeChanges"  # where Delta notes at a field what its type was
 _INNER = ("elementType", "keyType", "valueType")  # of arrays and maps
 
 
@@ -75,10 +76,13 @@ def spans(before: Metadata, became: Metadata) -> bool:
 
 
 def widens(before: Metadata, became: Metadata) -> bool:
-    """Say whether all that was there still is, with its type or one that Delta has widened it to in place."""
+    """Say whether all that was there still is, with its type or one that Delta has widened it to in place, and noted.
+
+    What somebody wrote over in wider types is not noted, and Spark 3.5 cannot read all of its old files so.
+    """
     enabled = became.properties.get("delta.enableTypeWidening") == "true"
-    mapped = before.mapped == became.mapped
-    return enabled and mapped and _holds(before.schema, became.schema, widened=True)
+    alike = before.mapped == became.mapped and before.partitions == became.partitions
+    return enabled and alike and _holds(before.schema, became.schema, widened=True)
 
 
 def keeps(before: Metadata, became: Metadata) -> bool:
@@ -91,19 +95,26 @@ def keeps(before: Metadata, became: Metadata) -> bool:
     return same and before.partitions == became.partitions
 
 
-def _holds(old: object, new: object, *, widened: bool = False) -> bool:
-    """Say whether a type, in Spark's JSON, has all of another in it, whatever fields it has besides."""
+def _holds(old: object, new: object, *, widened: bool = False, noted: bool = False) -> bool:
+    """Say whether a type, in Spark's JSON, has all of another in it, whatever fields it has besides.
+
+    If *widened* types do, then where it is *noted* at their field.
+    """
     if isinstance(old, str) and isinstance(new, str):
-        return old == new or (widened and widens_to(old, new))
+        return old == new or (widened and noted and widens_to(old, new))
     if not (isinstance(old, Mapping) and isinstance(new, Mapping) and old["type"] == new["type"]):
         return False
     fields = {fold_name(field["name"]): field for field in new.get("fields", ())}
     return all(
         (now := fields.get(fold_name(was["name"]))) is not None
         and physical_name(now) == physical_name(was)
-        and _holds(was["type"], now["type"], widened=widened)
+        and _holds(
+            was["type"], now["type"], widened=widened, noted=_CHANGES in now.get("metadata", ())
+        )
         for was in old.get("fields", ())
-    ) and all(_holds(old[part], new[part], widened=widened) for part in _INNER if part in old)
+    ) and all(
+        _holds(old[part], new[part], widened=widened, noted=noted) for part in _INNER if part in old
+    )
 
 
 def widens_to(old: object, new: object) -> bool:

@@ -114,6 +114,67 @@ def test_fields_widen(spark: SparkSession, tmp_path: Path) -> None:
     assert {1, 10**10} == {row["s"]["n"] for row in across.collect()}
 
 
+@pytest.mark.parametrize("properties", [FEED, MAPPED], ids=["unmapped", "mapped"])
+def test_rows_that_widen_a_column_by_their_own_commit_are_told(
+    spark: SparkSession, tmp_path: Path, properties: str
+) -> None:
+    """Appended, merged and written over those that were there: each in the type that the column has then, or later."""
+    widening = f"{properties}, 'delta.enableTypeWidening' = 'true'"
+    columns = "id int, n int, s struct<n: smallint>"
+    table = Table(spark, tmp_path / "t", columns, widening)
+    table.run("INSERT INTO {t} SELECT id, id, named_struct('n', id) FROM RANGE(1, 5)")
+
+    def write(rows: str, mode: str) -> None:
+        frame = spark.sql(rows).write.format("delta").mode(mode)
+        frame.option("mergeSchema", "true").save(table.path)
+
+    write("SELECT 5 id, 10000000000L n, named_struct('n', 5S) s", "append")  # version 2
+    table.run("DELETE FROM {t} WHERE id = 1", "UPDATE {t} SET n = n + 1 WHERE id IN (2, 5)")
+    rows = "SELECT 3 id, 3L n, named_struct('n', 100000) s UNION ALL SELECT 6, 6L, NULL"
+    table.run(
+        f"MERGE WITH SCHEMA EVOLUTION INTO {{t}} t USING ({rows}) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    write("SELECT 7L id, 7L n, named_struct('n', 7) s", "overwrite")  # version 6
+    ten = 10**10
+    changes = [
+        *((1, "insert", number, number, number) for number in (1, 2, 3, 4)),
+        (2, "insert", 5, ten, 5),
+        (3, "delete", 1, 1, 1),
+        *((4, "update_postimage", *row) for row in ((2, 3, 2), (5, ten + 1, 5))),
+        *((4, "update_preimage", *row) for row in ((2, 2, 2), (5, ten, 5))),
+        (5, "insert", 6, 6, None),
+        (5, "update_postimage", 3, 3, 10**5),
+        (5, "update_preimage", 3, 3, 3),
+        *(
+            (6, "delete", *row)
+            for row in ((2, 3, 2), (3, 3, 10**5), (4, 4, 4), (5, ten + 1, 5), (6, 6, None))
+        ),
+        (6, "insert", 7, 7, 7),
+    ]
+    for after, until, types in ((0, 6, "bigint int"), (0, 4, "int smallint"), (4, 5, "int int")):
+        frame = table.read(after=after, until=until)
+        read = (frame.schema["id"].dataType, frame.schema["s"].dataType["n"].dataType)
+        assert types.split() == [kind.simpleString() for kind in read]
+        expected = [change for change in changes if after < change[0] <= until]
+        assert expected == told(frame, "id", "n", "s.n")
+
+
+@pytest.mark.parametrize("partitions", [(), ("v",)], ids=["wider", "partitioned"])
+def test_rows_and_schema_that_are_replaced_at_once_are_not_told(
+    spark: SparkSession, tmp_path: Path, partitions: tuple[str, ...]
+) -> None:
+    """Delta does not note then that a type is wider, and takes the newest partition columns for those of every file."""
+    widening = f"{FEED}, 'delta.enableTypeWidening' = 'true'"
+    table = Table(spark, tmp_path / "t", "id int, v int", widening)
+    table.run("INSERT INTO {t} VALUES (1, 1)")
+    rows = spark.sql(f"SELECT {'1' if partitions else '1L'} id, 1 v").write.format("delta")
+    rows = rows.mode("overwrite").option("overwriteSchema", "true").partitionBy(*partitions)
+    rows.save(table.path)
+    with pytest.raises(FeedExpiredError, match="version 2 replaced rows and schema at once"):
+        table.read(after=0)
+
+
 def test_a_widened_table_is_found_by_the_names_that_the_session_uses(
     spark: SparkSession,
 ) -> None:
