@@ -19,7 +19,7 @@ from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.ddl import EXACT_IN_DOUBLE
 from mirrorlib.delta.properties import PAUSED
 from mirrorlib.errors import FeedError
-from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.identifiers import find_name, fold_name, quote
 from mirrorlib.landing.types import WALL_CLOCK, widens_in_place
 from mirrorlib.nested import names_in
 
@@ -130,7 +130,8 @@ def tell_columns(frame: DataFrame, was: StructType, becomes: StructType) -> list
     from pyspark.sql import functions as f
 
     def tell(found: StructField, kind: DataType) -> Column:
-        value, given = f.col(quote(found.name)), frame.schema[found.name].dataType
+        name = find_name(frame.columns, found.name) or found.name  # its case may have changed since
+        value, given = f.col(quote(name)), frame.schema[name].dataType
         same = found.dataType == kind and given.simpleString() == kind.simpleString()
         return value if same else _tell(value, found.dataType, kind, _name_in_files)
 

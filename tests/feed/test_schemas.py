@@ -97,6 +97,19 @@ def test_what_delta_widens_in_place_holds_all_that_was_there(
     assert is_wider == widens_to(old, new)
 
 
+def test_a_column_whose_case_has_changed_since_is_told_in_our_words(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Delta loads older versions under the name that the column has now, and refuses to read them."""
+    table = Table(spark, tmp_path / "t", "id int, v string, s struct<a: int>")
+    table.run("INSERT INTO {t} VALUES (1, 'a', NULL)")
+    rows = spark.sql("SELECT 2 id, 'b' V, named_struct('a', 2) s").write.format("delta")
+    rows.mode("overwrite").option("overwriteSchema", "true").save(table.path)
+    assert ["id", "V", "s"] == spark.read.format("delta").load(table.path).columns
+    with pytest.raises(FeedExpiredError, match="columns have become others"):
+        table.read(after=0, until=1)
+
+
 def test_fields_widen(spark: SparkSession, tmp_path: Path) -> None:
     """Without column mapping Delta gives the newest type; a window before the change is told in its own."""
     properties = f"{FEED}, 'delta.enableTypeWidening' = 'true'"
