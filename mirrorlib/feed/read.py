@@ -59,7 +59,11 @@ from mirrorlib.store import PathOrUrl
 Images = Literal["both", "post"]
 # Delta reads a feed with the schema of the version that it is asked for, instead of the newest one.
 _TRAVELS = "spark.databricks.delta.changeDataFeed.allowTimeTravelOptionsForSchema"
-_COPIED_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
+_COPIED_SETTINGS = (
+    "spark.sql.session.timeZone", "spark.sql.variable.substitute",
+    # How dates before 1900 are read in files whose writer does not say by which calendar.
+    "spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead",
+)  # fmt: skip
 _ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 _LIFTING = threading.Lock()  # all threads of a session share its configuration
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
@@ -13,8 +17,6 @@ from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed.schemas import widens_to
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 MAPPED = f"{FEED}, 'delta.columnMapping.mode' = 'name'"
@@ -186,6 +188,32 @@ def test_rows_and_schema_that_are_replaced_at_once_are_not_told(
     rows.save(table.path)
     with pytest.raises(FeedExpiredError, match="version 2 replaced rows and schema at once"):
         table.read(after=0)
+
+
+def test_old_dates_before_a_widening_are_read_as_the_session_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A window of the type before is read in a session of its own; the file's writer does not say by which calendar."""
+    properties = f"{FEED}, 'delta.enableTypeWidening' = 'true'"
+    table = Table(spark, tmp_path / "written", "id int, day date", properties)
+    table.run("INSERT INTO {t} SELECT 1, DATE'1500-02-28'")
+    (file,) = Path(table.path).glob("*.parquet")
+    pq.write_table(pq.read_table(file).replace_schema_metadata(None), file)
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    log = Path(table.log(1))
+    log.write_text(re.sub(r'"size":\d+', f'"size":{file.stat().st_size}', log.read_text()))
+    log.with_suffix(".crc").unlink(missing_ok=True)
+    shutil.copytree(table.path, tmp_path / "t")  # which no session has seen as it was
+
+    table = Table.at(spark.newSession(), tmp_path / "t")
+    table.run("ALTER TABLE {t} ALTER COLUMN id TYPE bigint")
+    days = []
+    for mode in ("CORRECTED", "LEGACY"):
+        table.spark.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", mode)
+        rows = table.read(after=0, until=1)
+        assert "int" == rows.schema["id"].dataType.simpleString()
+        days.append([row["day"] for row in rows.selectExpr("string(day) day").collect()])
+    assert [["1500-02-28"], ["1500-02-19"]] == days
 
 
 def test_a_widened_table_is_found_by_the_names_that_the_session_uses(
