@@ -129,7 +129,8 @@ def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
     job.tell("plan", "before")
     # Where it does not say, it may move.
     wanted = job.rebuild or (report is None and (target.held or {}).get(MOVES) != "")
-    planned = next_round(job.sources, streams, wanted=wanted)
+    held = target.last.window_of(streams[0].uuid)
+    planned = next_round(job.sources, streams, held, wanted=wanted)
     if planned is None:
         return report or nothing_new(job, target)
     job.tell("plan", "after", planned)

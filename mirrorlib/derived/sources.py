@@ -167,11 +167,15 @@ def pending_round(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> 
 
 
 def next_round(
-    sources: Sequence[SourceTable], streams: Sequence[Stream], *, wanted: bool
+    sources: Sequence[SourceTable], streams: Sequence[Stream], held: int, *, wanted: bool
 ) -> Round | None:
-    """Plan a round up to the newest versions; None when no source has one that is new, unless it is *wanted*."""
+    """Plan a round up to the newest versions; None when no source has one that is new, unless it is *wanted*.
+
+    It is new, too, to a table that does not hold the last round, but the one of number *held*: it was set back.
+    """
     ways = _ways(sources, streams)
-    is_new = any(
+    last = ways[0][-1]
+    is_new = held != (last.plan.number if last else 0) or any(
         position_of(stream, entry) != source.table.commits.newest
         or not source.table.commits.is_still(*last_seen(stream, entry))
         for source, stream, entry in ways

@@ -715,6 +715,23 @@ def test_a_table_whose_own_log_tells_no_round_is_compared_and_not_replaced(lake:
 
 
 @pytest.mark.thorough
+def test_a_table_that_a_backup_has_set_back_is_brought_up_to_date_again(lake: Lake) -> None:
+    """Although no source has anything new: the rounds that it has lost are done, by what its sources' side tells."""
+    lake.derive(["orders"], large)
+    out, backup = lake.path("out"), lake.path("backup")
+    shutil.copytree(out, backup)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 2")
+    lake.derive(["orders"], large)
+    shutil.rmtree(out)
+    shutil.copytree(backup, out)
+    found = lake.derive(["orders"], large)  # which compares it with the sources
+
+    why = "it, or a source, was made anew since the last run"
+    assert ("full", why, 1, 1) == (found.how, found.why, found.added, found.removed)
+    assert "nothing new" == lake.derive(["orders"], large).how
+
+
+@pytest.mark.thorough
 def test_a_backfill_is_a_union_and_then_key_by(lake: Lake) -> None:
     """The recipe: rows of before and rows as they come, together under one key again."""
     lake.make("silver", ORDERS, "id")
