@@ -18,7 +18,7 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
 from mirrorlib.delta.columns import Columns, to_columns
-from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError, StoreError
+from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError, StoreError, printable
 from mirrorlib.ingest.batch.evolve import Newcomer
 from mirrorlib.ingest.files.plan import Files, position_after
 from mirrorlib.ingest.files.source import Source
@@ -36,6 +36,7 @@ from mirrorlib.streaming import feed_source
 
 Offset: TypeAlias = dict[str, Any]
 _FILES = "table string, file string, sequence bigint, bytes bigint, published timestamp"
+_BITS = 63  # of a bigint's value
 _PLACE = "__rowMarker__ int, _mirror_file string, _mirror_sequence bigint, _mirror_ordinal bigint"
 
 
@@ -111,7 +112,14 @@ class _FilesReader(ds.DataSourceStreamReader):
             since, until = (look.get(table, {}).get("written", "") for look in (start, end))
             new = [file for file in files if since < file.modified.isoformat() <= until]
             rows = [
-                (table, one.name, sequence_number(one.name), one.size, one.modified) for one in new
+                (
+                    table,
+                    printable(one.name),
+                    _as_bigint(sequence_number(one.name)),
+                    one.size,
+                    one.modified,
+                )
+                for one in new
             ]
             found += [ds.InputPartition(rows)] if rows else []
         return found
@@ -179,13 +187,18 @@ class _ChangesReader(ds.DataSourceStreamReader):
         landed = read_landed(source, file, decode=False)
         for part, markers in open_batches(landed):
             fitted, count = fitted_rows(part, columns).columns, len(markers)
-            numbers = pa.array([number] * count, pa.int64())
-            names = pa.array([file.name] * count, pa.string())
+            numbers = pa.array([_as_bigint(number)] * count, pa.int64())
+            names = pa.array([printable(file.name)] * count, pa.string())
             ordinals = pa.array(range(ordinal, ordinal + count), pa.int64())
             values = (*fitted, markers.cast(pa.int32()), names, numbers, ordinals)
             yield from feed_source.in_pieces(pa.table(values, self.wanted.names))
             ordinal += count
         source.check(file)
+
+
+def _as_bigint(number: int | None) -> int | None:
+    """Give a number of 20 digits as Spark has it: NULL where no bigint holds it."""
+    return None if number is None or number.bit_length() > _BITS else number
 
 
 def _open(options: dict[str, str]) -> tuple[Source, OpenedFolder]:

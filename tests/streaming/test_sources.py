@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -276,6 +277,29 @@ def test_a_table_that_cannot_be_listed_hides_no_other(
         for look in (alone.latestOffset, lambda: alone.partitions({}, files)):
             with pytest.raises(StoreError, match="cannot list"):  # nobody else would say it
                 look()
+
+
+def test_a_files_name_is_told_whatever_it_is(spark: SparkSession, zone: ZoneWriter) -> None:
+    """A stray's bytes that are no text, and a moment as a number that no bigint holds."""
+    orders = zone.table("orders", keys=["id"])
+    moment = 20241127101112123456
+    orders.file([{"id": 1}], markers=[0], number=moment)
+    (orders.folder / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+    late = zone.table("late", keys=["id"])
+    late.file([{"id": 1}], markers=[0])
+
+    def read(*columns: str, **options: str) -> list[tuple[Any, ...]]:
+        rows = spark.read.format("landing_zone").options(path=str(zone), **options).load()
+        return sorted(map(tuple, rows.select(*columns).collect()), key=str)
+
+    assert [
+        ("late", f"{1:020d}.parquet", 1),
+        ("orders", f"{moment}.parquet", None),
+        ("orders", "caf\\udce9.txt", None),
+    ] == read("table", "file", "sequence")
+    assert [(1, f"{moment}.parquet", None)] == read(
+        "id", "_mirror_file", "_mirror_sequence", table="orders"
+    )
 
 
 @pytest.mark.parametrize("source, known", [("mirror_feed", "after"), ("landing_zone", "table")])
