@@ -11,7 +11,15 @@ from __future__ import annotations
 from mirrorlib.store.local import LocalStore
 from mirrorlib.store.objects import ObjectStore
 from mirrorlib.store.open import PathOrUrl, copy_file, lend_azure_token, open_store
-from mirrorlib.store.protocol import Folder, LentFile, Store, StoredFile, contents, has_no_put_new
+from mirrorlib.store.protocol import (
+    Folder,
+    LentFile,
+    Store,
+    StoredFile,
+    contents,
+    has_no_put_new,
+    unless_denied,
+)
 
 __all__ = [
     "Folder",
@@ -26,4 +34,5 @@ __all__ = [
     "has_no_put_new",
     "lend_azure_token",
     "open_store",
+    "unless_denied",
 ]
