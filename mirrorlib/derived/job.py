@@ -157,7 +157,7 @@ def write_difference(
     state, place = open_store(job.place.root.state), f"staged/derive/{job.place.ref.name.segment}"
     names = [name for name in changes.columns if name != OP]
     by = keys or names
-    with staging(job.session, state, place) as stage:
+    with staging(job.session, state, place, tidies=True) as stage:
         staged = stage_frame(stage, "differences", untag(changes), by, (DROP, CHANGE, ADD))
         counts = {op: rows for op, rows in staged.frame.groupBy(OP).count().collect()}  # noqa: C416
         staged = replace(staged, ops=frozenset(counts))

@@ -963,6 +963,20 @@ def test_whoever_may_not_see_above_his_tables_keeps_them(
 
 
 @pytest.mark.thorough
+def test_what_a_killed_run_has_staged_is_removed(lake: Lake) -> None:
+    """By a later one, when it is older than any run; another's that may be at work is left."""
+    lake.derive(["orders"], large)
+    staged = lake.root / "_mirrorlib/staged/derive/out"
+    names = "2026-01-01-killed", f"{datetime.now(UTC).date()}-at-work"
+    for name in names:
+        (staged / name / "differences").mkdir(parents=True)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 2")
+    lake.derive(["orders"], large)
+
+    assert [names[1]] == [folder.name for folder in staged.iterdir()]
+
+
+@pytest.mark.thorough
 def test_two_runners_do_not_meet(lake: Lake) -> None:
     """The second is told who is at it, and nothing is planned."""
     state = open_store(str(lake.root / "_mirrorlib"))
