@@ -16,7 +16,7 @@ from mirrorlib.journal.entries import Entry, Plan, PlannedFile
 from mirrorlib.names import TableName
 from mirrorlib.store import Store
 
-_AT_ONCE = 8  # files: most of it is waiting for a store
+AT_ONCE = 8  # files: most of it is waiting for a store
 
 
 def list_batches(journal: Journal, until: int) -> list[Entry]:
@@ -52,7 +52,7 @@ def open_files(zone: Store, name: TableName, entries: Sequence[Entry]) -> list[L
     """
     places = [*list_places(zone, name)]
     planned = [(entry.plan, file) for entry in entries for file in entry.plan.files]
-    return [*side_by_side(lambda one: open_planned(zone, name, *one, places), planned, _AT_ONCE)]
+    return [*side_by_side(lambda one: open_planned(zone, name, *one, places), planned, AT_ONCE)]
 
 
 def list_places(zone: Store, name: TableName) -> Iterator[str]:

@@ -23,7 +23,7 @@ from mirrorlib.delivery.sinks.open import open_place
 from mirrorlib.delivery.sinks.zone.batch import read_batch
 from mirrorlib.delta.columns import to_columns, write_type
 from mirrorlib.delta.log import Commit
-from mirrorlib.delta.sessions import file_reader
+from mirrorlib.delta.sessions import file_reader, side_by_side
 from mirrorlib.delta.table import find_table, open_log, refer
 from mirrorlib.errors import FileChangedError, ForeignWriteError, LandingZoneError
 from mirrorlib.events import pick
@@ -39,7 +39,7 @@ from mirrorlib.landing.listing import TableFolder
 from mirrorlib.landing.publish.allocate import newest_claim, newest_number
 from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.names import parse_name, sequence_name
-from mirrorlib.operate.verify.applied_files import list_places, open_in
+from mirrorlib.operate.verify.applied_files import AT_ONCE, list_places, open_in
 from mirrorlib.operate.verify.compare import SIDE, as_found, wanted_rows
 from mirrorlib.operate.verify.database import typed_rows, write_texts
 from mirrorlib.operate.verify.tables import read_files
@@ -233,7 +233,8 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
     policies = policies_of(opened.metadata, opened.dialect, Options())
     source = Source(zone=zone, table=name.shown, folder=name.folder, policies=policies)
     places = [*list_places(zone, name)]
-    files = [_open_numbered(source, places, one) for one in range(1, number + 1)]
+    open_one = partial(_open_numbered, source, places)
+    files = side_by_side(open_one, range(1, number + 1), AT_ONCE)
 
     def rows(schema: StructType) -> DataFrame:
         columns = to_columns((field.name, field.dataType.simpleString()) for field in schema)
