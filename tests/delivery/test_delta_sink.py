@@ -1261,7 +1261,7 @@ def test_a_small_copy_is_not_written_anew_from_what_a_version_was_before_it_was_
     copy.take()
     assert stale == newest.with_suffix(".crc").read_text()
     # As in a process of its own, Delta goes on from the old one, and signs the next.
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # noqa: SLF001  # there is no public way
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # there is no public way
     for statement in ("INSERT INTO {t} VALUES (4, 'd')", "UPDATE {t} SET v = 'A' WHERE id = 1"):
         source.run(statement)
         copy.take()
