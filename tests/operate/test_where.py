@@ -23,8 +23,6 @@ from mirrorlib.feed.changes import first_changes
 from mirrorlib.ingest.files.history import History
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, now
-from mirrorlib.journal.registry import Registry
-from mirrorlib.journal.streams import WindowDone, WindowPlan
 from mirrorlib.names import parse_name
 from mirrorlib.operate.trace.files import Past, trace_file
 from mirrorlib.store import LocalStore
@@ -441,36 +439,6 @@ def test_a_consumer_whose_registry_is_damaged_is_named(tmp_path: Path) -> None:
     assert ["published", "listed", "applied", "now"] == [step.what for step in steps]
     (lost,) = past.lost
     assert lost.startswith("what lake was given: ")
-
-
-@pytest.mark.parametrize("ends", [(10, 20, 57, 3), (57, 3, 8)])
-def test_deliveries_of_a_table_are_told_when_another_has_taken_its_place(
-    tmp_path: Path, ends: tuple[int, ...]
-) -> None:
-    """Its versions begin anew, and the windows of one stream go on."""
-    state = LocalStore(tmp_path)
-    registry = Registry(state, "lake", FOLDER.name)
-    wanted = {"to": "x", "mode": "", "net": False, "start_at": None, "on_expired": "snapshot"}
-    stream = registry.begin({**wanted, "table_id": "first"}, 1)
-    after, table = -1, "first"
-    for number, until in enumerate(ends, start=1):
-        if until < after:
-            after, table = -1, "second"
-        plan = WindowPlan(
-            stream=stream.uuid, number=number, attempt="a", kind="changes", reset=False,
-            after=after, until=until, until_at=now(), table_id=table, keys=("id",),
-        )  # fmt: skip
-        registry.write_plan(stream, plan)
-        done = WindowDone(outcome="delivered", rows=1, seconds=0, finished_at=now(), given=number)
-        registry.write_done(stream, number, done)
-        after = until
-    past = Past(state, FOLDER.name)
-
-    for version, table, number in ((2, "first", 1), (57, "first", ends.index(57) + 1),
-                                   (2, "second", ends.index(3) + 1)):  # fmt: skip
-        (step,) = past.deliveries(version, table)
-        assert f"changes, window {number}, to x" == step.detail
-    assert [] == [*past.deliveries(58, "first"), *past.deliveries(9, "second")]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -145,10 +145,7 @@ class Past:
         self, registry: Registry, stream: Stream, version: int, table_id: str | None
     ) -> Iterator[Step]:
         newest, read = registry.newest(stream), partial(self._window, registry, stream)
-        numbers: Sequence[int] = range(1, newest.plan.number + 1 if newest else 1)
-        if newest and table_id and read(1).plan.table_id != newest.plan.table_id:
-            # Versions grow from window to window of one table alone: one that was made anew begins with the first.
-            numbers = [number for number in numbers if read(number).plan.table_id == table_id]
+        numbers = range(1, newest.plan.number + 1 if newest else 1)
         first = bisect_left(numbers, version, key=lambda number: read(number).plan.until)
         # One that was voided has given nothing, and the next stands in for it.
         given = (one for one in map(read, numbers[first:]) if one.position == one.plan.until)
