@@ -20,7 +20,7 @@ from mirrorlib.delivery.run_stream import bring_up_to_date
 from mirrorlib.delivery.sink import Sink
 from mirrorlib.delivery.sinks.open import check_disjoint, open_sink, shown_url
 from mirrorlib.delivery.stream_job import OtherWishesError, Run, StreamJob
-from mirrorlib.delta.address import Asked, find_feed_table, find_tables, reached
+from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, printable
@@ -122,7 +122,7 @@ def _receiver(to: str | Sink, mode: str | None, target: Target, *, net: bool) ->
     return {"sink": sink, "to": shown_url(to), "mode": chosen, "net": net}
 
 
-def _chosen(run: Run, patterns: Sequence[str]) -> list[Asked]:
+def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
     """Find the tables; a name without a glob that fits none is told as a table that is not there.
 
     Keys of a table that is asked for and not there are refused: those of a misspelt one would go for nothing.
@@ -137,11 +137,10 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[Asked]:
             msg = "keys are given for a table that is not there"
             what = f"tables {', '.join(shown[:10]) or 'none'}"
             raise LandingZoneError(msg, table=table, found=what, next_step="Correct its name.")
-    msg, step = "there is no such Delta table in the target", "Check its name."
-    return [*found, *((n, LandingZoneError(msg, table=n, next_step=step)) for n in missing)]
+    return [*found, *((name, "") for name in missing)]
 
 
-def _export_one(run: Run, name: str, address: str | MirrorError) -> StreamReport:
+def _export_one(run: Run, name: str, address: str) -> StreamReport:
     """Deliver one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
     report, began = StreamReport(table=name), time.perf_counter()
     error: MirrorError | None = None
@@ -159,17 +158,18 @@ def _export_one(run: Run, name: str, address: str | MirrorError) -> StreamReport
     report = replace(report, seconds=round(time.perf_counter() - began, 3))
     before = report.state if isinstance(error, OtherWishesError) else _record(run, report)
     kind = None if error is None else type(error).__name__
-    place = address if isinstance(address, str) else ""
-    said = {"address": place, "consumer": run.consumer, "error": kind}
+    said = {"address": address, "consumer": run.consumer, "error": kind}
     emit_state(before, **pick(report, "table", "state", "reason"), **said)
     return report
 
 
-def _open_stream(run: Run, name: str, address: str | MirrorError) -> StreamJob:
+def _open_stream(run: Run, name: str, address: str) -> StreamJob:
     """Find a table and its stream, which is registered where the consumer is new."""
-    location = reached(address)
+    if not address:
+        msg = "there is no such Delta table in the target"
+        raise LandingZoneError(msg, table=name, next_step="Check its name.")
     registry = Registry(run.state, run.consumer, parse_name(name))
-    source = find_feed_table(run.spark, location, shown=name)
+    source = find_feed_table(run.spark, address, shown=name)
     stream = registry.newest_stream()
     if stream is None:
         begin = begin_stream(source.commits, run.start)

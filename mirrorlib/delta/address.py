@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG
 from mirrorlib.delta.trouble import as_mirror_error, tell_trouble
-from mirrorlib.errors import FeedError, MirrorError, StoreError, first_line, printable
+from mirrorlib.errors import FeedError, StoreError, first_line, printable
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName, as_names, is_ignored, matches
 from mirrorlib.store import PathOrUrl, Store, open_store
@@ -30,8 +30,6 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 # Kept by `operate.book`, often beside mirrors.
 LEDGER, EVENTS = "mirrorlib_ledger", "mirrorlib_events"
 _Done = TypeVar("_Done")
-# A table's name, and its address or why it cannot be reached.
-Asked: TypeAlias = tuple[str, str | MirrorError]
 _DETAILS = "# Detailed Table Information"
 
 
@@ -115,11 +113,11 @@ def split_dotted(name: str) -> list[str]:
 
 def find_tables(
     spark: SparkSession, place: str, catalog: str | None, patterns: Sequence[str] = ()
-) -> list[Asked]:
+) -> list[tuple[str, str]]:
     """Find tables by name or glob, all without one; views and tables of other formats are none.
 
-    A ledger that is kept in the same place is found by its name only: its rows are about the others. A folder in it
-    that cannot be listed stands for what is asked for of it. Raises `StoreError` where the place cannot be listed.
+    A ledger that is kept in the same place is found by its name only: its rows are about the others. Raises
+    `StoreError` where the place cannot be listed.
     """
 
     def asked(name: str) -> bool:
@@ -129,11 +127,9 @@ def find_tables(
         return is_asked and (name == place or not about_others)
 
     if catalog is None:
-        all_of_it = list[Asked]()
-        for name, address in _walk(open_store(place), "", TABLE_DEPTH):
-            below = [one for one in as_names(patterns) if one.startswith(f"{name}/")]
-            names = below if isinstance(address, MirrorError) and below else [name or place]
-            all_of_it += [(one, address) for one in names]
+        store = open_store(place)
+        below = _walk(store, "", TABLE_DEPTH)
+        all_of_it = [(name or place, f"{store.url}/{name}".rstrip("/")) for name in below]
         return [(name, address) for name, address in all_of_it if asked(name)]
     schema = f"{quote(catalog)}.{quote(place)}"
     try:
@@ -146,15 +142,8 @@ def find_tables(
     return [(name, address) for name, address in found if _may_be_delta(spark, address)]
 
 
-def reached(address: str | MirrorError) -> str:
-    """Return the address of a table that was found; raise what stands in its place."""
-    if isinstance(address, MirrorError):
-        raise address
-    return address
-
-
 def act_on_tables(
-    found: Iterable[Asked], act: Callable[[str, str], _Done], fail: Callable[..., _Done]
+    found: Iterable[tuple[str, str]], act: Callable[[str, str], _Done], fail: Callable[..., _Done]
 ) -> tuple[_Done, ...]:
     """Do something to each table that was found, by its name and address; one's trouble is not its neighbours'.
 
@@ -163,7 +152,7 @@ def act_on_tables(
     done: list[_Done] = []
     for name, address in found:
         try:
-            done.append(act(name, reached(address)))
+            done.append(act(name, address))
         except Exception as exc:  # noqa: BLE001  # as said
             done.append(fail(table=name, reason=str(as_mirror_error(exc, printable(name)))))
     return tuple(done)
@@ -183,20 +172,14 @@ def _may_be_delta(spark: SparkSession, address: str) -> bool:
     return described.get("Provider", "delta").lower() == "delta" and not is_view
 
 
-def _walk(store: Store, folder: str, depth: int) -> Iterator[Asked]:
-    """Find the Delta tables at and below a folder, and folders in it that cannot be listed; a table holds no tables."""
-    try:
-        there = store.list_folder(folder)
-    except StoreError as exc:
-        if not folder:
-            raise
-        yield folder, exc
-        return
+def _walk(store: Store, folder: str, depth: int) -> Iterator[str]:
+    """Find the Delta tables at and below a folder; a table holds no tables."""
+    there = store.list_folder(folder)
     if there is None and not folder:
         msg = f"there is no folder {store.url}"
         raise StoreError(msg, next_step="Check the path.")
     if there is not None and LOG in there.folders:
-        yield folder, f"{store.url}/{folder}".rstrip("/")
+        yield folder
         return
     for name in there.folders if there and depth else ():
         if not is_ignored(name):
