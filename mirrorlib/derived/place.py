@@ -16,7 +16,7 @@ from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import TableRef, refer
 from mirrorlib.errors import LandingZoneError, TableNameError
 from mirrorlib.names import TableName, parse_name
-from mirrorlib.store import PathOrUrl, open_store, unless_denied
+from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 
 if TYPE_CHECKING:
@@ -61,11 +61,9 @@ def _root_of(url: str) -> tuple[str, TableName]:
     for root, name in targets_above(url):
         with contextlib.suppress(TableNameError):
             found.append((root, parse_name(name)))
-            # Whoever keeps a table may not see what lies above its own folder.
-            with unless_denied() if found[1:] else contextlib.nullcontext():
-                there = open_store(root).list_folder(STATE_FOLDER)
-                if there is not None and (there.folders or there.files):
-                    return found[-1]
+            there = open_store(root).list_folder(STATE_FOLDER)
+            if there is not None and (there.folders or there.files):
+                return found[-1]
     if not found:
         msg = "a table lies in a folder, and this is none's path"
         raise LandingZoneError(msg, found=url, next_step="Give the path of a table's own folder.")

@@ -11,15 +11,7 @@ from __future__ import annotations
 from mirrorlib.store.local import LocalStore
 from mirrorlib.store.objects import ObjectStore
 from mirrorlib.store.open import PathOrUrl, copy_file, lend_azure_token, open_store
-from mirrorlib.store.protocol import (
-    Folder,
-    LentFile,
-    Store,
-    StoredFile,
-    contents,
-    has_no_put_new,
-    unless_denied,
-)
+from mirrorlib.store.protocol import Folder, LentFile, Store, StoredFile, contents, has_no_put_new
 
 __all__ = [
     "Folder",
@@ -34,5 +26,4 @@ __all__ = [
     "has_no_put_new",
     "lend_azure_token",
     "open_store",
-    "unless_denied",
 ]

@@ -51,13 +51,7 @@ class ObjectStore(Store):
         """List one level with as many requests as the store has pages."""
         with translated("list", f"{self.url}/{folder}"):
             prefix = folder or None
-            try:
-                result = _repeated(lambda: obstore.list_with_delimiter(self._store, prefix=prefix))
-            except GenericError:
-                # obstore says why a file may not be seen, and of a listing only that it failed.
-                with contextlib.suppress(FileNotFoundError, GenericError):
-                    obstore.head(self._store, f"{folder}/_".lstrip("/"))
-                raise
+            result = _repeated(lambda: obstore.list_with_delimiter(self._store, prefix=prefix))
             found = [_listed(meta) for meta in result["objects"]]
             # The folder itself, which consoles and Hadoop make an object of no bytes for, is none of its files.
             files = sorted((f for f in found if f.path != folder), key=lambda file: file.path)

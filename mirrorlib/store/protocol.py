@@ -11,12 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, cast
 
-from obstore.exceptions import (
-    BaseError,
-    NotSupportedError,
-    PermissionDeniedError,
-    UnauthenticatedError,
-)
+from obstore.exceptions import BaseError, NotSupportedError
 
 from mirrorlib.errors import StoreError, first_line
 
@@ -24,7 +19,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # by file system
-_DENIED = (PermissionError, PermissionDeniedError, UnauthenticatedError)
 _LONGEST = 400  # characters: what was asked of whom, how often, and the answer
 
 
@@ -161,16 +155,6 @@ def translated(verb: str, place: object) -> Iterator[None]:
             found=first_line(exc, _LONGEST),  # obstore adds pages for those who debug it
             next_step="See that the place is reachable and may be read and written",
         ) from exc
-
-
-@contextlib.contextmanager
-def unless_denied() -> Iterator[None]:
-    """Take a place that may not be seen for one that has nothing; one that fails otherwise is an error."""
-    try:
-        yield
-    except StoreError as exc:
-        if not isinstance(exc.__cause__, _DENIED):
-            raise
 
 
 def check_size(size: int | None, most: int | None, place: object) -> None:

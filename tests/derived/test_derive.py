@@ -28,7 +28,7 @@ from mirrorlib.derived import commit
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
 from mirrorlib.derived.sources import begun_streams
-from mirrorlib.errors import JournalError, StoreError
+from mirrorlib.errors import JournalError
 from mirrorlib.journal import leases as lease
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry
@@ -930,36 +930,6 @@ def test_vacuum_minds_no_reader_of_another_table_of_the_name(tmp_path: Path) -> 
     losers = upkeep._losers(commits, streams, datetime.now(UTC) + timedelta(hours=1))
 
     assert {"own"} == losers.keys()
-
-
-@pytest.mark.thorough
-def test_whoever_may_not_see_above_his_tables_keeps_them(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """He has no state up there, nor a consumer; where a folder does not answer, nobody knows."""
-    causes, listed = list[Exception](), LocalStore.list_folder
-
-    def list_folder(store: LocalStore, folder: str) -> Folder | None:
-        if causes and not Path(store.url, folder).is_relative_to(lake.root):
-            msg = "cannot list what is above"
-            raise StoreError(msg) from causes[-1]
-        return listed(store, folder)
-
-    def vacuum() -> tuple[str, str]:
-        (told,) = mirrorlib.vacuum(lake.spark, lake.root, tables=["orders"], dry_run=True).tables
-        return told.state, told.reason
-
-    monkeypatch.setattr(LocalStore, "list_folder", list_folder)
-    causes.append(PermissionError())
-    assert "full" == lake.derive(["orders"], large).how
-    assert ("ready", "") == vacuum()
-
-    causes.append(TimeoutError())
-    state, reason = vacuum()
-    assert ("failed", True) == (state, "cannot list what is above" in reason)
-    shutil.rmtree(lake.root / "_mirrorlib")
-    with pytest.raises(StoreError, match="cannot list what is above"):
-        lake.derive(["orders"], large)
 
 
 @pytest.mark.thorough

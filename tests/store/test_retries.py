@@ -7,12 +7,10 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from urllib.parse import urlsplit
 
 import pytest
@@ -22,7 +20,7 @@ from flaky import Mishap, Mishaps, flaky_proxy
 from mirrorlib.errors import StoreError
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.names import parse_name
-from mirrorlib.store import Store, open_store, unless_denied
+from mirrorlib.store import Store, open_store
 from publishing import batches, publish
 
 BUCKET = "bucket"
@@ -172,32 +170,6 @@ def test_a_call_that_goes_wrong_for_ever_ends(
     assert 1 == len(str(caught.value).splitlines())
     mishaps.plan(503, "GET", "", 0)
     assert before == listed(store)
-
-
-@pytest.mark.parametrize("status, refused", [(403, True), (401, True), (503, False)])
-def test_a_folder_that_may_not_be_seen_is_told_from_one_that_fails(
-    mishaps: Mishaps, monkeypatch: pytest.MonkeyPatch, status: int, *, refused: bool
-) -> None:
-    """Although the client says of both that the listing failed."""
-
-    class Server(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_error(status)
-
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    assert mishaps.left == 0
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-        told = nullcontext() if refused else pytest.raises(StoreError, match="cannot list")
-        with told, unless_denied():
-            open_store(f"s3://{BUCKET}/above").list_folder("_mirrorlib")
-        server.shutdown()
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(store: Store, mishaps: Mishaps) -> None:
