@@ -171,11 +171,11 @@ def next_round(
 ) -> Round | None:
     """Plan a round up to the newest versions; None when no source has one that is new, unless it is *wanted*.
 
-    It is new, too, to a table that does not hold the last round, but the one of number *held*: it was set back.
+    It is new, too, to a table that does not hold the last round, but an earlier one, number *held*: it was set back.
     """
     ways = _ways(sources, streams)
     last = ways[0][-1]
-    is_new = held != (last.plan.number if last else 0) or any(
+    is_new = held < (last.plan.number if last else 0) or any(
         position_of(stream, entry) != source.table.commits.newest
         or not source.table.commits.is_still(*last_seen(stream, entry))
         for source, stream, entry in ways

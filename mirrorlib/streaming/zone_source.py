@@ -18,7 +18,7 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
 from mirrorlib.delta.columns import Columns, to_columns
-from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError, StoreError, printable
+from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError, StoreError
 from mirrorlib.ingest.batch.evolve import Newcomer
 from mirrorlib.ingest.files.plan import Files, position_after
 from mirrorlib.ingest.files.source import Source
@@ -114,7 +114,7 @@ class _FilesReader(ds.DataSourceStreamReader):
             rows = [
                 (
                     table,
-                    printable(one.name),
+                    _as_utf8(one.name),
                     _as_bigint(sequence_number(one.name)),
                     one.size,
                     one.modified,
@@ -188,12 +188,17 @@ class _ChangesReader(ds.DataSourceStreamReader):
         for part, markers in open_batches(landed):
             fitted, count = fitted_rows(part, columns).columns, len(markers)
             numbers = pa.array([_as_bigint(number)] * count, pa.int64())
-            names = pa.array([printable(file.name)] * count, pa.string())
+            names = pa.array([_as_utf8(file.name)] * count, pa.string())
             ordinals = pa.array(range(ordinal, ordinal + count), pa.int64())
             values = (*fitted, markers.cast(pa.int32()), names, numbers, ordinals)
             yield from feed_source.in_pieces(pa.table(values, self.wanted.names))
             ordinal += count
         source.check(file)
+
+
+def _as_utf8(name: str) -> str:
+    """Give a name as text that Spark can hold: what is broken in it as escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _as_bigint(number: int | None) -> int | None:

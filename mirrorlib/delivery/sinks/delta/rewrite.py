@@ -27,7 +27,7 @@ from mirrorlib.store import open_store
 
 _MOST_BYTES = 1 << 20  # of files
 _MOST_FILES = 8  # each is fetched by itself
-_MOST_COMMITS = 8  # this road replaces all rows, so that its own are told by the last few
+_MOST_COMMITS = 32  # this road replaces all rows, so that its own are told by the last few
 _MOST_ROWS = 10_000  # whose keys are compared in Python
 _KEYS = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_boolean)
 # What a table may ask of its writers without making a rewrite differ from a MERGE.
