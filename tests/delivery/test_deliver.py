@@ -170,7 +170,7 @@ def test_a_snapshot_of_columns_that_a_feed_has_for_itself_is_refused(
     source.run("INSERT INTO {t} VALUES (1, 'delete')")
     report = source.export()
     assert "failed" == report.state
-    said = f"orders: column {column}: the column's name is reserved for the change feed. Leave the table out, or rename"
+    said = f"orders: column {column}: the column's name is reserved for the change feed. Leave the table out, as"
     assert report.reason.startswith(said)
     assert [] == source.sink.windows()
 
