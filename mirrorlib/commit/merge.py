@@ -62,14 +62,7 @@ def commit_staged(
     if staged.ops == {ADD}:
         append_rows(ref, staged.frame.drop(OP, SET), mark)
         return
-    # "=" joins faster, and is the same where no key is NULL.
-    equal = "<=>" if staged.null_keys else "="
-    matches = " AND ".join(f"t.{quote(key)} {equal} s.{quote(key)}" for key in staged.keys)
-    # Delta knows each file's ends, and does not open those without such keys.
-    for key, (least, most) in {} if staged.null_keys else staged.ranges.items():
-        matches = f"t.{quote(key)} BETWEEN {least} AND {most} AND {matches}"
-    if ADD in staged.ops:
-        matches = f"s.{OP} <> {ADD} AND {matches}"
+    matches = _matches(staged)
     columns = [one for one in staged.frame.schema.fields if one.name not in {OP, SET, FRESH}]
     names = [quote(column.name) for column in columns]
     carried = {  # a MERGE has no options
@@ -89,6 +82,20 @@ def commit_staged(
         with named_rows(rows, spark) as source, conf:
             # Not lazy: it runs here.
             spark.sql(f"MERGE INTO {ref.sql} AS t USING {source} AS s ON {matches} {clauses}")
+
+
+def _matches(staged: Staged) -> str:
+    """Say which row of the table a change finds, and between which keys to look for any."""
+    # "=" joins faster, and is the same where no key is NULL.
+    equal = "<=>" if staged.null_keys else "="
+    parts = [f"t.{quote(key)} {equal} s.{quote(key)}" for key in staged.keys]
+    if not staged.null_keys:
+        # Delta knows each file's ends, and does not open those without such keys.
+        ends = staged.ranges.items()
+        parts += [f"t.{quote(key)} BETWEEN {least} AND {most}" for key, (least, most) in ends]
+    if ADD in staged.ops:
+        parts.append(f"s.{OP} <> {ADD}")
+    return " AND ".join(parts)
 
 
 def _clauses(

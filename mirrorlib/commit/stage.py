@@ -2,8 +2,7 @@
 
 In: a frame, or rows in memory, and a `Stage` for files: at most one row for each key that matches, and what to do with
 it in `OP`. Whoever writes a Delta table folds to this: the marker fold of a batch, the net changes of a window. Out:
-`Staged`. What the footers of the written files tell (rows, ops, NULL keys, ranges of whole-number keys)
-costs no job.
+`Staged`. What the footers of the written files tell (rows, ops, NULL keys, ranges of keys) costs no job.
 """
 
 from __future__ import annotations
@@ -155,6 +154,7 @@ def staged_table(
     if OP in rows.column_names:
         ops = rows.column(OP).unique().to_pylist()
     whole = [key for key in keys if len(rows) and pa.types.is_integer(rows.column(key).type)]
+    ends = {key: pc.min_max(rows.column(key)).as_py() for key in whole}
     return Staged(
         frame=frame,
         ops=frozenset(ops),
@@ -162,10 +162,7 @@ def staged_table(
         bytes=rows.nbytes if size is None else size,
         keys=keys,
         null_keys=any(rows.column(key).null_count for key in keys),
-        ranges={
-            key: (pc.min(rows.column(key)).as_py(), pc.max(rows.column(key)).as_py())
-            for key in whole
-        },
+        ranges={key: (known["min"], known["max"]) for key, known in ends.items()},
     )
 
 

@@ -132,9 +132,8 @@ def check_continued(
         raise SchemaError(msg, table=table, found=found, next_step=step)
     was, now = {fold_name(name): one for name, one in physical[0].items()}, physical[1]
     others = [name for name, one in now.items() if was.get(fold_name(name), one) != one]
-    if others and delivery.mapped:
-        renewed = delivery.renewed()
-        others = [name for name in others if renewed.get(was[fold_name(name)]) != now[name]]
+    renewed = delivery.renewed() if others and delivery.mapped else {}
+    others = [name for name in others if renewed.get(was[fold_name(name)]) != now[name]]
     if others and delivery.mapped:
         msg = "the name stands for another column than before, and its values are not told"
         column, found = first_few(others), f"{now[others[0]]}, was {was[fold_name(others[0])]}"

@@ -229,13 +229,14 @@ class Commits:
             return read_metadata(action) if action else None
         return found
 
-    def checksum(self, version: int) -> Mapping[str, Any]:
-        """Return what the writer of a version has noted of the table as a whole; nothing where it has not.
+    @cached_property
+    def checksum(self) -> Mapping[str, Any]:
+        """Return what the writer of the newest version has noted of the table as a whole; nothing where it has not.
 
         A version that was set back leaves its own to the next one of its number. Raises as `read` does.
         """
-        said = read_checksum(self.store, version)
-        return said if said.get("txnId") == self.glance(version).transaction else {}
+        said = read_checksum(self.store, self.newest)
+        return said if said.get("txnId") == self.glance(self.newest).transaction else {}
 
     @cached_property
     def protocol(self) -> Mapping[str, Any]:

@@ -116,7 +116,7 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
 def _find_by_log(spark: SparkSession, ref: TableRef, commits: Commits) -> Found:
     from pyspark.sql.types import StructType
 
-    said = commits.checksum(commits.newest)
+    said = commits.checksum
     metadata = read_metadata(said["metadata"]) if "metadata" in said else commits.metadata
     protocol = said.get("protocol") or commits.protocol
     size = said.get("tableSizeBytes")

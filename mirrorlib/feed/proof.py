@@ -65,7 +65,8 @@ def first_readable(commits: Commits, lowest: int = 0) -> int | None:
             break
         if current is None or flaw_of(commit, current, commits.metadata):
             break
-        if _lacks_file(commits, version, vacuumed_until(commits, version)):
+        old = commits.written_at(version) <= vacuumed_until(commits, version)
+        if old and _lacks_file(commits, commit):
             break
         first = version
     return first
@@ -111,17 +112,16 @@ def vacuumed_until(commits: Commits, version: int) -> datetime:
     return max(unsaid, commits.vacuumed_until(version)) + CLOCKS
 
 
-def _lacks_file(commits: Commits, version: int, until: datetime | None) -> bool:
-    """Say whether a file of a version's changes is gone; not of one that was written after a moment."""
-    if until is not None and commits.written_at(version) > until:
-        return False
-    return not all(map(commits.holds, commits.read(version).files))
+def _lacks_file(commits: Commits, commit: FeedCommit) -> bool:
+    """Say whether a file of a version's changes is gone."""
+    return not all(map(commits.holds, commit.files))
 
 
 def prove_files(commits: Commits, versions: Sequence[int], until: datetime | None = None) -> None:
     """Raise `FeedExpiredError` if a file of changes is gone, of those versions that were written up to a moment."""
     for version in reversed(versions):
-        if _lacks_file(commits, version, until):
+        old = until is None or commits.written_at(version) <= until
+        if old and _lacks_file(commits, commits.read(version)):
             what = f"the changes of version {version} were removed by VACUUM"
             raise expired(commits, what, version)
 

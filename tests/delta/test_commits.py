@@ -85,10 +85,10 @@ def test_a_checksum_counts_for_its_own_transaction_only(tmp_path: Path) -> None:
     """A version that was set back leaves its own to the next one of its number."""
     write_version(tmp_path, 0, *BEGINNING)
     write_checksum(tmp_path, 0, tableSizeBytes=0)
-    assert 0 == Commits(open_store(str(tmp_path)), "t").checksum(0)["tableSizeBytes"]
+    assert 0 == Commits(open_store(str(tmp_path)), "t").checksum["tableSizeBytes"]
 
     write_checksum(tmp_path, 0, of="one before", tableSizeBytes=0)
-    assert {} == Commits(open_store(str(tmp_path)), "t").checksum(0)
+    assert {} == Commits(open_store(str(tmp_path)), "t").checksum
 
 
 def test_a_look_at_a_table_costs_the_same_however_long_its_log_is(

@@ -82,7 +82,7 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
             prepared.check_files()
             adds = [_added(landed, copy) for landed, copy in pairs]
             seen = Commits(table, work.table)
-            sums = seen.checksum(version) if seen.exist and seen.newest == version else {}
+            sums = seen.checksum if seen.exist and seen.newest == version else {}
         with attempt.step("commit", counted=True):
             counts = True  # as far as anybody knows, until the store has answered
             counts = _commit(attempt, table, version, adds, sums)

@@ -159,11 +159,8 @@ def _plain_files(commits: Commits, newest: int) -> list[ChangeFile] | None:
 def _replaces(info: Mapping[str, Any]) -> bool:
     """Say whether a commit replaces all rows that a table without partitions had before."""
     how = info.get("operationParameters") or {}
-    return (info.get("operation"), how.get("mode"), how.get("predicate")) == (
-        "WRITE",
-        "Overwrite",
-        None,
-    )
+    overwrites = info.get("operation") == "WRITE" and how.get("mode") == "Overwrite"
+    return overwrites and "predicate" not in how
 
 
 def _as_copied(work: WindowWork, folded: pa.Table, columns: Columns) -> pa.Table | None:
