@@ -92,8 +92,6 @@ extension-undeclared: FileFormat is DelimitedText, and FileExtension is not decl
     Declare "FileExtension", for instance "tsv".
 format-property: a property of delimited text has a value that is not documented
     Use a documented value, or publish Parquet.
-file-changing: a file was replaced, removed or has grown while it was reviewed
-    Write under a name that begins with an underscore, and rename; then check again.
 column-untyped: a column is of no type, because the file has no value for it
     Give the writer a schema; do not let it infer types from values.
 schema-drift: a column changes its type from file to file (Fabric: SchemaMergeFailure)

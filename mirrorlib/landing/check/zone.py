@@ -158,20 +158,8 @@ def _review_file(zone: Store, file: StoredFile, policy: Policy, found: Findings)
                 return review if review_text(review, dialect) else None
             review_parquet(review)
             return review
-    except (UnreadableError, StoreError) as exc:
-        if _has_changed(zone, file):
-            found.add("file-changing", "another file than was listed", file=file.name)
-        elif isinstance(exc, UnreadableError):
-            found.add(exc.rule, exc.found, file=file.name, line=exc.line)
-        else:
-            found.add("not-checked", exc.reason, file=file.name)
+    except UnreadableError as exc:
+        found.add(exc.rule, exc.found, file=file.name, line=exc.line)
+    except StoreError as exc:
+        found.add("not-checked", exc.reason, file=file.name)
     return None
-
-
-def _has_changed(zone: Store, file: StoredFile) -> bool:
-    """Say whether a file that could not be read is no longer the one that was listed."""
-    try:
-        now = zone.stat(file.path)
-    except StoreError:
-        return False
-    return now is None or now.etag != file.etag

@@ -407,7 +407,7 @@ class Racing(LocalStore):
         return super().open_file(path)
 
 
-@breaks("file-changing")
+@breaks("unreadable")
 def _file_changing(zone: ZoneWriter, broken: bool) -> LocalStore | None:
     orders(zone).file(ROWS)
     return Racing(zone.root) if broken else None
@@ -422,7 +422,7 @@ class Vanishing(LocalStore):
         return super().open_file(path)
 
 
-@breaks("file-changing")
+@breaks("not-checked")
 def _file_vanishing(zone: ZoneWriter, broken: bool) -> LocalStore | None:
     orders(zone)
     return Vanishing(zone.root) if broken else None
