@@ -17,11 +17,6 @@ from typing import ClassVar
 from mirrorlib.events import Event, Observer
 from mirrorlib.tabular import Tabular, duration
 
-_DOING = {
-    "list": "looking", "read": "reading", "plan": "planning", "create": "making the table", "rewrite": "rewriting",
-    "stage": "folding", "try": "trying", "commit": "committing", "void": "voiding", "deliver": "delivering",
-    "done": "done",
-}  # fmt: skip
 _LINES = 15  # tables that are listed; a zone may have a thousand
 _BAR = 12  # characters
 _LIVE, _PRINTED = 0.5, 10.0  # seconds between two pictures
@@ -49,7 +44,7 @@ class _Course:
         """Take in a step."""
         self.coming = event.rows or self.coming
         if event.when == "before":
-            self.doing = _DOING.get(event.step, self.doing)
+            self.doing = event.step
             if event.waits:
                 self.waits, self.work = event.waits, event.files
         elif event.step == "list":

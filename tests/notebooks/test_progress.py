@@ -32,7 +32,7 @@ def test_a_table_shows_files_rows_and_seconds_left() -> None:
 
     after = {row[0]: row[1:] for row in board.rows()}
 
-    assert ("░" * 12, "0 of 5", "0 + 500", "planning", "-") == before["orders"]
+    assert ("░" * 12, "0 of 5", "0 + 500", "plan", "-") == before["orders"]
     assert ("", "-", "0", "nothing new", "") == before["idle"]
     assert ("█" * 5 + "░" * 7, "2 of 5", "500", "done") == after["orders"][:4]
     assert 20 <= int(after["items"][4].removesuffix(" s")) <= 60
