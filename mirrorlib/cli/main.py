@@ -1,9 +1,6 @@
 """The command line: which command is asked for, and the exit code. What each does is in `commands`.
 
 Nothing else is imported before a command is asked for: `--help` is to come at once.
-
-Exit codes: 0 everything is well, 1 some table is blocked or failed, 2 wrong usage or no such place,
-130 (SIGINT) or 143 (SIGTERM) a run was cut short.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 In: a `Store` over the zone. Out: `TableFolder` values, and for each a `FolderListing` with its
 change files in order: by the numbers that their names are, or by the time at which they were
-written. Nothing is opened. Names beginning with `_` or `.` are never data (landing-zone format, best
-practices 2026-09-18).
+written. Nothing is opened.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """One door to where files lie: a local folder or an object store, behind the same few verbs.
 
-In: a path or URL. Out: a `Store`, whose paths are relative to that root and use "/". Promises:
-`put` replaces a file as a whole, `put_new` writes a file as a whole or not at all and says which,
-both are on disk when they return; listings are sorted by name. Everything that talks to Spark
-(`uri`) or to pyarrow (`open_file`) starts from the same root.
+In: a path or URL. Out: a `Store`, whose paths are relative to that root and use "/". Promise: what `put` and `put_new`
+write is on disk when they return.
 """
 
 from __future__ import annotations

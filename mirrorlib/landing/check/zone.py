@@ -1,8 +1,7 @@
 """Review a whole landing zone: `mirrorlib.check(landing_zone)`. Never writes, never starts Spark.
 
-In: a path or URL. Out: `CheckReport`. Tables are reviewed side by side, each for itself: trouble
-with one does not hide what is wrong with the others. A table is listed once, a folder at a time; its files are
-opened one at a time, in the order in which they apply, and one that cannot be read does not hide the next one.
+In: a path or URL. Out: `CheckReport`. Tables are reviewed side by side, their files one by one, in the order in which
+they apply: trouble with one does not hide what is wrong with the others.
 """
 
 from __future__ import annotations

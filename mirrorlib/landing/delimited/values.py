@@ -2,8 +2,6 @@
 
 In: a column's fields as pyarrow split them, NULL where nothing or the `NullValue` stood. Out: the
 column in its mirror type. What is decided beyond Microsoft's one example of each: docs/format.md, "Delimited text".
-A quoted empty field is an empty String, and NULL in any other type: publishers that quote every field have no other
-word for nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Read a zone's `_partnerEvents.json`: who publishes, and from what.
 
 In: a store over the zone. Out: `Partner`, or None where nobody says so. Nothing rests on it, so
-nothing is refused: names are compared without case, and what cannot be read is left out. Older
-writers put the file into each table folder (landing-zone format, 1.1).
+nothing is refused: names are compared without case, and what cannot be read is left out.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Partner:
 
 
 def read_partner(zone: Store, folder: str = "") -> Partner | None:
-    """Read the file in the zone's root, or in a table's folder."""
+    """Read the file in the zone's root, or in a table's folder, where older writers put it."""
     data = zone.read(f"{folder}/{PARTNER_FILE}" if folder else PARTNER_FILE, most=METADATA_BYTES)
     try:
         members = _members(read_lenient(data)[0]) if data is not None else {}

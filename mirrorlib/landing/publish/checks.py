@@ -2,9 +2,7 @@
 
 In: rows and the known schema. Out: `Fitted`: rows that can be encoded as they are, and the schema
 that is known once they are published. Promises: values are cast only where every one survives; a
-change that would stop a Fabric table is refused with the reason, before anything is written
-(landing-zone format: a type change, a column that is missing though it must not be NULL, a new
-NOT NULL column, another nullability).
+change that would stop a Fabric table is refused with the reason, before anything is written.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-r"""Declare a table: make its `_metadata.json`, and the zone's `_partnerEvents.json`.
+"""Declare a table: make its `_metadata.json`, and the zone's `_partnerEvents.json`.
 
 In: what the caller wants and what an earlier publication stated. Out: the `TableMetadata` that holds
-from now on, and its bytes; `parse_metadata` reads them back as the same value. Properties that are
-at the format's default are left out. Delimited text is always written one way: header, `,`, `"`
-doubled inside quotes, `\n`, UTF-8, an empty unquoted field for NULL, `0x` and digits for bytes.
+from now on, and its bytes; `parse_metadata` reads them back as the same value. Delimited text is always written one
+way, by `CSV_PROPERTIES`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 In: a store and a table folder. Out: `KnownSchema` values, one a version, in
 `_mirrorlib/schema/<version>.json`. A version is written with put-if-absent before the first file
 that needs it: of two writers that bring different columns, one is the first, and the other is
-checked against it. A zone that another publisher began is known by its newest files' footers, or by
-the types in its `_metadata.json`.
+checked against it.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
 
 
 def _adopted(zone: Store, metadata: TableMetadata, table: str) -> KnownSchema:
-    """Learn the schema of a table that another publisher began; without columns while it has no files."""
+    """Learn what another publisher began, by what he has declared or by footers; no columns without files."""
     if metadata.file_format == "delimited" and metadata.schema_definition:
         defined: list[pa.Field] = []
         for stated in metadata.schema_definition:

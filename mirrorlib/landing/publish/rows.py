@@ -1,9 +1,7 @@
 """Take what a publisher has and make an Arrow table of it: rows, and the marker of each.
 
-In: an Arrow table, batch or reader, anything that hands out Arrow (a Spark, polars or DuckDB frame),
-or the path of a Parquet or CSV file. Out: an Arrow table, whose last column `__rowMarker__` is int32
-of 0, 1, 2 and 4 where the rows have markers; then bytes. Promises: no value is changed; nothing is
-written anywhere.
+In: what `LandingTable.write` takes. Out: an Arrow table, whose last column `__rowMarker__` is int32
+of 0, 1, 2 and 4 where the rows have markers; then bytes. Promise: no value is changed.
 """
 
 from __future__ import annotations
