@@ -11,13 +11,11 @@ import json
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.platform.shipped import find_shipped
-from mirrorlib.tabular import Report
 
 ALL_TABLES = ("*",)
 _THIS_WORKSPACE = "00000000-0000-0000-0000-000000000000"  # what is published replaces it
@@ -50,19 +48,6 @@ class _Item(NamedTuple):
     files: Mapping[str, str | bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ItemsReport(Report):
-    """Which items were written."""
-
-    columns: ClassVar = ("item", "type")
-    folder: str
-    items: tuple[tuple[str, str], ...]
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row an item."""
-        return list(self.items)
-
-
 def write_items(
     folder: str | Path,
     wheel: str | Path,
@@ -70,8 +55,8 @@ def write_items(
     tables: Sequence[str] = ALL_TABLES,
     target: str = TABLES,
     every: int | None = None,
-) -> ItemsReport:
-    """Write every item.
+) -> list[str]:
+    """Write every item; return the names of their folders.
 
     Args:
         folder: where to; items of ours that are there are written anew.
@@ -100,9 +85,7 @@ def write_items(
         *(_notebook(name, what) for name, what in _NOTEBOOKS.items()),
         *(_pipeline(name, tables, target, every) for name in ("initial_load", "incremental_apply")),
     )
-    for item in items:
-        _write(root, item)
-    return ItemsReport(folder=str(root), items=tuple((item.name, item.type) for item in items))
+    return [_write(root, item) for item in items]
 
 
 def item_id(kind: str, name: str) -> str:
@@ -219,7 +202,7 @@ def _title(name: str) -> str:
     return f"{_HOME} {name.replace('_', ' ')}"
 
 
-def _write(root: Path, item: _Item) -> None:
+def _write(root: Path, item: _Item) -> str:
     folder = root / f"{item.name}.{item.type}"
     if folder.exists():
         shutil.rmtree(folder)
@@ -232,6 +215,7 @@ def _write(root: Path, item: _Item) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder.name
 
 
 def _json(value: object) -> str:

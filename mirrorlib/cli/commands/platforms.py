@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 
 from mirrorlib.cli.arguments import JSON, TABLES
-from mirrorlib.cli.command import Command, call
-from mirrorlib.tabular import Report
+from mirrorlib.cli.command import Command, call, say
 
 
 def _demo(arguments: argparse.Namespace) -> bool:
@@ -18,17 +17,18 @@ def _demo(arguments: argparse.Namespace) -> bool:
     return True
 
 
-def _fabric_items(arguments: argparse.Namespace) -> Report:
+def _fabric_items(arguments: argparse.Namespace) -> bool:
     from mirrorlib.fabric.items import ALL_TABLES, write_items
     from mirrorlib.fabric.wheel import build_clone
 
-    return call(
+    written = call(
         write_items,
         arguments,
         folder=arguments.out,
         wheel=arguments.wheel or build_clone(Path.cwd()),
         tables=arguments.tables or ALL_TABLES,
     )
+    return say(arguments, {"folder": arguments.out, "items": written}, *written)
 
 
 DEMO = Command(
