@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO, cast
 
 from mirrorlib.errors import StoreError
 from mirrorlib.extras import needed
-from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size, contents
+from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size, contents, translated
 
 _VOLUME = re.compile(r"(dbfs|volumes):/*(?P<path>Volumes/.*)", re.DOTALL)
 
@@ -50,14 +50,17 @@ class VolumeStore(Store):
 
     def __init__(self, root: str, files: Any) -> None:  # noqa: ANN401  # the SDK's type is an extra's
         """Take the folder's path, `/Volumes/…`, and the client's `files`."""
+        from databricks.sdk import errors
+
         self.url = f"dbfs:{root}"
         self._root = root
         self._files = files
+        self._errors: Any = errors
 
     def list_folder(self, folder: str) -> Folder | None:
         """List one level, as many requests as the API has pages."""
         folders, files = [], []
-        with _translated("list", self._path(folder)) as errors, suppress(errors.NotFound):
+        with translated("list", f"{self.url}/{folder}"), suppress(self._errors.NotFound):
             entries = self._files.list_directory_contents(self._path(folder))
             for entry in sorted(entries, key=lambda entry: str(entry.name)):
                 if entry.is_directory:
@@ -71,7 +74,7 @@ class VolumeStore(Store):
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file's size and time, by one HEAD request."""
-        with _translated("look at", self._path(path)) as errors, suppress(errors.NotFound):
+        with translated("look at", f"{self.url}/{path}"), suppress(self._errors.NotFound):
             found = self._files.get_metadata(self._path(path))
             modified = parsedate_to_datetime(found.last_modified)
             return _stored(path, int(found.content_length), modified)
@@ -79,7 +82,7 @@ class VolumeStore(Store):
 
     def read(self, path: str, *, most: int | None = None) -> bytes | None:
         """Return the whole file, None when there is none."""
-        with _translated("read", self._path(path)) as errors, suppress(errors.NotFound):
+        with translated("read", f"{self.url}/{path}"), suppress(self._errors.NotFound):
             found = self._files.download(self._path(path))
             with closing(found.contents) as body:
                 check_size(found.content_length, most, self._path(path))
@@ -100,19 +103,19 @@ class VolumeStore(Store):
 
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what is there."""
-        with _translated("write", self._path(path)) as errors:
-            self._upload(path, data, errors, overwrite=True)
+        with translated("write", f"{self.url}/{path}"):
+            self._upload(path, data, overwrite=True)
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the file under the condition that there is none."""
-        with _translated("write", self._path(path)) as errors, suppress(errors.ResourceConflict):
-            self._upload(path, data, errors, overwrite=False)
+        with translated("write", f"{self.url}/{path}"), suppress(self._errors.ResourceConflict):
+            self._upload(path, data, overwrite=False)
             return True
         return False
 
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
-        with _translated("delete", self._path(path)) as errors, suppress(errors.NotFound):
+        with translated("delete", f"{self.url}/{path}"), suppress(self._errors.NotFound):
             self._files.delete(self._path(path))
 
     def delete_folder(self, folder: str) -> None:
@@ -122,19 +125,19 @@ class VolumeStore(Store):
             self.delete_folder(f"{folder}/{inner}".lstrip("/"))
         for file in listed.files:
             self.delete(file.path)
-        with _translated("delete", self._path(folder)) as errors, suppress(errors.NotFound):
+        with translated("delete", f"{self.url}/{folder}"), suppress(self._errors.NotFound):
             self._files.delete_directory(self._path(folder))
 
     def uri(self, path: str) -> str:
         """Return the path that a cluster's Spark knows."""
         return self._path(path)
 
-    def _upload(self, path: str, data: bytes, errors: Any, *, overwrite: bool) -> None:  # noqa: ANN401  # a module of an extra
+    def _upload(self, path: str, data: bytes, *, overwrite: bool) -> None:
         """Upload; the folder is made when the API says that it is missing."""
         place = self._path(path)
         try:
             self._files.upload(place, io.BytesIO(data), overwrite=overwrite)
-        except errors.NotFound:
+        except self._errors.NotFound:
             self._files.create_directory(place.rpartition("/")[0])
             self._files.upload(place, io.BytesIO(data), overwrite=overwrite)
 
@@ -161,18 +164,3 @@ def _stored(path: str, size: int, modified: datetime) -> StoredFile:
     """The API tells no identity: size and second of change have to do."""
     etag = f"{int(modified.timestamp())}-{size}"
     return StoredFile(path=path, size=size, modified=modified, etag=etag)
-
-
-@contextmanager
-def _translated(verb: str, place: str) -> Iterator[Any]:
-    """Turn what the SDK raises into one kind of error that names the place; give its error classes."""
-    from databricks.sdk import errors
-
-    try:
-        yield errors
-    except OSError as exc:  # DatabricksError is one, and so are the errors of its connection
-        msg = f"cannot {verb} dbfs:{place}"
-        step = (
-            "See that the volume is reachable, and that the token may read and write files in it."
-        )
-        raise StoreError(msg, found=type(exc).__name__, next_step=step) from exc
