@@ -11,13 +11,12 @@ from mirrorlib.errors import KeysError
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE, VERSION
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.allowed import TABLE_KEY_TYPES, check_keys
-from mirrorlib.keys.read import explain_keys, require_keys
 from mirrorlib.keys.tags import tag_columns
 
 DELETED, NEWEST, PLACE = "_mirror_deleted", "_mirror_version", "_mirror_place"
 
 
-def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
+def key_feed(feed: DataFrame, columns: str | Sequence[str]) -> DataFrame:
     """Make a changelog with a primary key of what `read_feed` or `stream_feed` gives.
 
     A delete and an image of before an update say that a key's row is gone, an insert and an image of after it
@@ -28,16 +27,12 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
     Args:
         feed: a change feed, batch or stream. With the images of after alone (`images="post"`) nothing tells
             that a key was updated.
-        columns: what identifies a row of the table; without it, the key that the table's property names, where
-            each of its keys occurs once in every version of the feed, and in the one before it.
+        columns: what identifies a row of the table.
 
     Raises:
-        KeysError: it is no feed, *columns* cannot be keys, or none are named for a table that may have several
-            rows of a key.
-        KeysLostError: no columns are named, and no property names any.
+        KeysError: it is no feed, or *columns* cannot be keys.
 
     """
-    columns = columns or _stored_columns(feed)
     names = feed.columns
     if missing := [name for name in FEED_COLUMNS if name not in names]:
         msg = "the DataFrame is no change feed: it lacks a column of one"
@@ -62,15 +57,3 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
         types=TABLE_KEY_TYPES,
     )
     return tag_columns(changes, keys, "key_by")
-
-
-def _stored_columns(feed: DataFrame) -> tuple[str, ...]:
-    """Name the key that the table's property names, of which the table has had one row each all the time."""
-    explained = explain_keys(feed)
-    declared = explained.declared
-    if explained.ok and declared is not None and declared.unique and not explained.steps:
-        return explained.keys.partition
-    columns = ", ".join(require_keys(feed).partition)
-    msg = "the table may have had several rows of a key, and a changelog would keep one of each"
-    step = "Name the columns that identify a row: key_feed(feed, columns)."
-    raise KeysError(msg, column=columns, next_step=step)

@@ -45,7 +45,7 @@ from mirrorlib.feed.net import (
     pair_updates,
     refuse_incomparable,
 )
-from mirrorlib.feed.owners import stays_one_row, stored_columns
+from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.proof import TOO_OLD, check_planned, prove_files, refuse_losses, refused_load
 from mirrorlib.feed.schemas import tell_columns
 from mirrorlib.feed.window import BEYOND, Bound, Segment, Window, open_window
@@ -127,20 +127,13 @@ def read_feed(
     frame = tell_changes(frame, window, found, keys, net=net)
     if images == "post":
         frame = frame.where(f"{KIND} <> '{PRE}'")
-    return declare_grouping(frame, found.commits, window.after, max(window.until, 0))
+    return declare_grouping(frame, found.commits, max(window.until, 0))
 
 
-def declare_grouping(frame: DataFrame, commits: Commits, after: int, version: int) -> DataFrame:
-    """Declare on a feed the partition key that the table's property names; an image of a row identifies none.
-
-    That the table itself has one row of each key, in every version of the feed from *after* on, goes with the
-    declaration, for `key_feed`; no keys claim it.
-    """
+def declare_grouping(frame: DataFrame, commits: Commits, version: int) -> DataFrame:
+    """Declare on a feed the partition key that the table's property names; an image of a row identifies none."""
     columns = stored_columns(commits, version, grouping=True)
-    if not columns:
-        return frame
-    once = stays_one_row(commits, after, version, columns)
-    return tag_columns(frame, Keys(partition=columns, unique=once), "read_feed")
+    return tag_columns(frame, Keys(partition=columns), "read_feed") if columns else frame
 
 
 def tell_changes(

@@ -80,19 +80,14 @@ def stream_feed(
     }
     given = {option: value for option, value in options.items() if value is not None}
     reader = spark.readStream.format("delta").options(**given)
-    goes_on = None if checkpoint is None else _go_on(found, checkpoint)
-    if goes_on is not None:
-        before, start = goes_on
-        rows = found.load(reader if start is None else reader.option("startingVersion", start))
-    elif after is not None:
-        before, rows = _begin(found, reader, after)
-    else:
-        before, rows = commits.newest, found.load(reader)
-    return declare_grouping(untag(rows), commits, before, commits.newest)
+    rows = None if checkpoint is None else _go_on(found, reader, checkpoint)
+    if rows is None:
+        rows = found.load(reader) if after is None else _begin(found, reader, after)
+    return declare_grouping(untag(rows), commits, commits.newest)
 
 
-def _begin(table: FeedTable, reader: DataStreamReader, after: Bound) -> tuple[int, DataFrame]:
-    """Stream what came after a version or moment; comes with that version."""
+def _begin(table: FeedTable, reader: DataStreamReader, after: Bound) -> DataFrame:
+    """Stream what came after a version or moment."""
     window = open_window(table.commits, after, None)
     _check_spanned(table, window, "stream after it")
     before = window.after
@@ -104,7 +99,7 @@ def _begin(table: FeedTable, reader: DataStreamReader, after: Bound) -> tuple[in
     first = min(before + 1, table.commits.newest)
     rows = table.load(reader.option("startingVersion", first))
     # No more than this one is left out: a query may have progress that is older.
-    return before, rows.where(f"{VERSION} <> {before}") if first == before else rows
+    return rows.where(f"{VERSION} <> {before}") if first == before else rows
 
 
 def _check_spanned(table: FeedTable, window: Window, then: str) -> None:
@@ -121,11 +116,11 @@ def _check_spanned(table: FeedTable, window: Window, then: str) -> None:
         raise FeedError(msg, table=table.shown, first_readable=last + 1, next_step=step)
 
 
-def _go_on(table: FeedTable, checkpoint: PathOrUrl) -> tuple[int, int | None] | None:
-    """See that all is there that the query of a checkpoint has still to read; None where it has still to begin.
+def _go_on(table: FeedTable, reader: DataStreamReader, checkpoint: PathOrUrl) -> DataFrame | None:
+    """Stream what the query of a checkpoint has still to read, once all of it is seen to be there.
 
-    Returns the version before what it reads, and the one that it is told to begin with: Spark makes the last batch once
-    more and throws it away, and one that was the first begins with this option.
+    None where it has still to begin. Spark makes the last batch once more and throws it away, and one that was the
+    first begins with the version that is given here.
     """
     store, commits = open_store(checkpoint), table.commits
     planned, done = _batches(store, "offsets"), _batches(store, "commits")
@@ -148,7 +143,7 @@ def _go_on(table: FeedTable, checkpoint: PathOrUrl) -> tuple[int, int | None] | 
         raise FeedExpiredError(msg, table=shown, first_readable=first, next_step=ANEW) from exc
     _check_spanned(table, window, "go on with a new checkpoint and `after` it")
     start = min(following, commits.newest)
-    return (start, None) if snapshot else (min(following, again) - 1, start)
+    return table.load(reader if snapshot else reader.option("startingVersion", start))
 
 
 def _batches(store: Store, folder: str) -> set[int]:

@@ -498,41 +498,6 @@ def test_a_write_that_comes_while_rows_are_computed_does_not_pass_unnoticed(lake
 
 
 @pytest.mark.thorough
-def test_a_feed_of_doubled_keys_is_no_changelog_by_itself(lake: Lake) -> None:
-    """Each key occurs once by now, but one of two rows went and the other stayed: which one, the feed cannot tell."""
-
-    def rows(orders: DataFrame) -> DataFrame:
-        return orders.select("customer", "amount").where("customer > 0")
-
-    def latest(orders: DataFrame) -> DataFrame:
-        return mirrorlib.current_view(
-            mirrorlib.key_by(rows(orders), "customer", cdc=True, order_by="amount")
-        )
-
-    def changes(after: int) -> DataFrame:
-        feed = mirrorlib.read_feed(lake.spark, lake.path("out"), after=after)
-        return mirrorlib.key_feed(feed)
-
-    lake.derive(["orders"], rows)
-    lake.run("UPDATE {orders} SET note = 'z' WHERE id = 4")
-    lake.derive(["orders"], latest)
-    newest = newest_version(lake.path("out"))
-    lake.run("UPDATE {orders} SET amount = 40 WHERE id = 3")
-    lake.derive(["orders"], latest)
-    assert [(2, 40)] == [row[:2] for row in mirrorlib.current_view(changes(newest)).collect()]
-    with pytest.raises(mirrorlib.KeysError, match="may have had several rows of a key"):
-        changes(-1)
-
-    before = newest_version(lake.path("out"))
-    lake.foreign("INSERT INTO {out} VALUES (1, 99)")
-    lake.derive(["orders"], latest, rebuild=True)
-    changes(newest_version(lake.path("out")))
-    for after in (before, newest_version(lake.path("out")) - 1):
-        with pytest.raises(mirrorlib.KeysError, match="may have had several rows of a key"):
-            changes(after)
-
-
-@pytest.mark.thorough
 def test_another_time_zone_is_another_transformation(lake: Lake) -> None:
     """All of it is computed anew, which the report says."""
     lake.derive(["orders"], large)

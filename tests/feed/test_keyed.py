@@ -249,7 +249,7 @@ def test_a_column_of_another_type_is_no_key_any_more(spark: SparkSession, tmp_pa
 
 
 def test_a_feed_has_the_partition_key(spark: SparkSession, tmp_path: Path) -> None:
-    """Net changes have it, too; a changelog needs to be told what identifies a row, where several may have a key."""
+    """Net changes have it, too; a changelog needs to be told what identifies a row, as several may have a key."""
     table = plain(spark, tmp_path / "t", GROUPED)
     spark.sql(f"INSERT INTO delta.`{table}` VALUES (1, 'a')")
     spark.sql(f"UPDATE delta.`{table}` SET v = 'b'")
@@ -257,40 +257,8 @@ def test_a_feed_has_the_partition_key(spark: SparkSession, tmp_path: Path) -> No
     assert GROUPED == keys_of(read_feed(spark, table, after=-1))
     assert GROUPED == keys_of(read_feed(spark, table, after=-1, net=True, images="post"))
     assert GROUPED == keys_of(mirrorlib.stream_feed(spark, table, after=0))
-    with pytest.raises(mirrorlib.KeysError, match=r"column id: .* several rows of a key.*Name the"):
-        key_feed(read_feed(spark, table, after=-1))
     changes = key_feed(read_feed(spark, table, after=-1), "id")
     assert [(1, "b")] == [row[:2] for row in current_view(changes).collect()]
-
-
-def test_a_feed_is_a_changelog_by_itself_where_each_key_occurs_once(
-    spark: SparkSession, zone: ZoneWriter, target: str
-) -> None:
-    """Which a mirror says while it upserts and nobody else writes; steps that double rows end it, too."""
-    orders = zone.table("orders", keys=["ID"])
-    orders.file([{"id": 1, "v": "a"}])
-    orders.file([{"id": 1, "v": "b"}], markers=[4])
-    once, twice = f"{target}/once/orders", f"{target}/twice/orders"
-    mirrorlib.apply(spark, str(zone), f"{target}/once", insert_policy="upsert")
-    mirrorlib.apply(spark, str(zone), f"{target}/twice")
-    feed = read_feed(spark, once, after=-1)
-
-    assert [(1, "b")] == [row[:2] for row in current_view(key_feed(feed)).collect()]
-    assert not keys_of(feed).unique
-    for changes in (feed.where("id > 0"), mirrorlib.stream_feed(spark, once)):
-        assert ("id",) == keys_of(key_feed(changes)).primary
-    refused = [
-        read_feed(spark, twice, after=-1),
-        mirrorlib.stream_feed(spark, twice),
-        feed.selectExpr("*", "explode(array(1, 2)) AS n"),
-    ]
-    newest = newest_version(once)
-    spark.sql(f"INSERT INTO delta.`{once}` VALUES (1, 'other')")
-    refused.append(read_feed(spark, once, after=-1))
-    for changes in refused:
-        with pytest.raises(mirrorlib.KeysError, match="several rows of a key"):
-            key_feed(changes)
-    key_feed(read_feed(spark, once, after=-1, until=newest))
 
 
 def test_a_feed_tells_updates_by_the_keys_of_its_table(
