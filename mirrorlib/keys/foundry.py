@@ -140,20 +140,14 @@ def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySch
     if not keys.primary:
         return FoundrySchema(schema=schema, keys=partition)
     if set(marked) != set(keys.primary):
+        wider = set(marked) > set(keys.primary)
         warning = (
             f"The primary key ({', '.join(keys.primary)}) is not the partition key "
             f"({', '.join(marked) or 'none'}): the order of its rows is not kept. "
-            "The primary key is taken for both."
+            f"The {'partition' if wider else 'primary'} key alone is taken."
         )
-        if set(marked) > set(keys.primary):
-            more = ", ".join(name for name in marked if name not in keys.primary)
-            warning = (
-                f"The partition key ({', '.join(marked)}) has columns that the primary key "
-                f"({', '.join(keys.primary)}) lacks, so rows of a record may come in any order: {more}. "
-                "The partition key alone is taken; declare the primary key with key_by where it holds."
-            )
-            keys = partition
         warnings.warn(warning, stacklevel=2)
+        keys = partition if wider else keys
     return FoundrySchema(schema=schema, keys=keys)
 
 
