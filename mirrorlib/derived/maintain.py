@@ -1,11 +1,9 @@
 """Keep the current view of a changelog in a Delta table, as its changes come.
 
-In: a keyed changelog, batch or stream. Out: a table with the newest row of each key, tombstones included: a
-deleted row that is kept makes sure that a change which comes late, and is older, does not bring its record back.
-What the view was made with, its keys and the columns of arrival, stands in the table's properties: another order
-would resolve the same rows otherwise. Delivery: exactly once in effect. A change counts only where it is newer than
-what the table has, so what comes again, or in another order, ends in the same table, and what changes nothing makes
-no difference.
+In: a keyed changelog, batch or stream. Out: a table with the newest row of each key, tombstones included, so that no
+older change brings a record back. What the view was made with, its keys and the columns of arrival, stands in the
+table's properties: another order would resolve the same rows otherwise. Delivery: exactly once in effect, as a change
+counts only where it is newer than what the table has.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Run: bring a derived table up to date with its sources, once and for all of each change.
 
 In: tables, a transformation, a target. Out: `DeriveReport`. Delivery: exactly once. A round of windows, one a
-source, is planned put-if-absent before anything is computed; the one commit that carries it out
-has a transaction mark and says which round it is; then each window is done. Whoever dies in between is followed
-by one who finds the same round, and its commit there or not. What a derived table holds is at every version the
-transformation of one version of each source.
+source, is planned put-if-absent before anything is computed; the one commit that carries it out says which round it
+is; then each window is done. What a derived table holds is at every version the transformation of one version of each
+source.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Keep the ledger, and what happened to tables, in two Delta tables that dashboards can read.
 
-In: a target, and a place for `mirrorlib_ledger` (a row for each batch that has ended) and
-`mirrorlib_events` (a row for each time that a table was found in another state, or with another
-reason, than the time before). Out: `BookReport`. Promise: a batch is in the ledger once, however often
-and by however many it is written.
+In: a target, and a place for `mirrorlib_ledger`, a row for each batch that has ended, and `mirrorlib_events`, a row for
+each time that a table was found in another state, or with another reason. Promise: a batch is in the ledger once,
+however often and by however many it is written.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Show in one report how a target stands, what was applied to it lately, who receives it, and a page of all that.
 
-In: a target, and, to keep the ledger, a place for its tables. Out: `Overview`, which the notebook
-`status` shows. Spark is needed only where the ledger is kept. What cannot be read or kept is said
-below the rest, and the overview is not well then: one part takes no other along. The page needs jinja2, which
-Databricks and Fabric have.
+In: a target, and, to keep the ledger, a place for its tables. Out: `Overview`. What cannot be read or kept is said
+below the rest: one part takes no other along. The page needs jinja2, which Databricks and Fabric have.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Keep tables fast and small: put rows of small files into few, and remove files that no reader needs any more.
 
-In: a target. Out: `OptimizeReport`, `VacuumReport`. Delta's OPTIMIZE puts the rows that many batches have left in small
-files into few, so that the next one costs what the first did: rows stay what they are, and no feed tells of it. A file
-that cannot be read is an error, whatever the session ignores. Delta's VACUUM takes files that were removed longer ago
-than the table keeps them, change files among them, whoever has still to read them: here every stream of every consumer
-is asked first. No runner commits to a table on a local disk meanwhile.
+In: a target. Out: `OptimizeReport`, `VacuumReport`. Delta's VACUUM takes change files, too, whoever has still to read
+them: here every stream of every consumer is asked first. No runner commits to a table on a local disk meanwhile.
 """
 
 from __future__ import annotations

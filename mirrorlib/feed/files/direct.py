@@ -5,8 +5,8 @@ or the table, asks for more: rows taken out of files, partitions, columns known 
 is what a mirror's commits mostly are: change files, or data files each row of which was inserted.
 Source: Delta PROTOCOL.md, "Change Data Files" and "Reader Requirements for AddCDCFile".
 
-Spark's own reader reads them; or, where the rows are few, this process, as Spark would take longer to plan its way than
-to go it: then they are an Arrow table, which Spark takes from version 4 on.
+Few rows are read by this process, as Spark would take longer to plan its way than to go it: then they are an Arrow
+table, which Spark takes from version 4 on.
 """
 
 from __future__ import annotations

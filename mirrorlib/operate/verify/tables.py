@@ -1,8 +1,7 @@
 """Verify that tables hold what the landing files come to that were applied to them.
 
-Files are decoded and cast as `apply` does it, by each batch's policies; `compare` folds what they give.
-In: a landing zone and a target. Out: `VerifyReport`. What cannot be verified is said by name, and is not equal. Nothing
-is written but, in the state folder, `verified/<table>.json`, which version was found right last, and for a while what
+Files are decoded and cast as `apply` does it, by each batch's policies; `compare` folds what they give. Nothing is
+written but, in the state folder, `verified/<table>.json`, which version was found right last, and for a while what
 Spark cannot read as it lies.
 """
 

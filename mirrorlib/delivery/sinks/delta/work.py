@@ -1,9 +1,8 @@
 """One window on its way into one target table: what its writers need to know, and what its commit says.
 
-In: a `Delivery` and what was found at its target. Out: `WindowWork`, frozen. And its rows, counted and merged as fast
-as the applier does it: tables without keys, and histories, go by how often each comes, or goes when that is negative.
-Rows are equal when all columns of the source are; what comes and goes in one version cancels out, as an update does
-that changes nothing. One clause of the MERGE is of a copy's own: where a row of a key cannot be there and is, the whole
+In: a `Delivery` and what was found at its target. Out: `WindowWork`, frozen. And its rows, counted and merged: tables
+without keys, and histories, go by how often each comes, or goes when that is negative; rows are equal when all columns
+of the source are. One clause of the MERGE is of a copy's own: where a row of a key cannot be there and is, the whole
 commit fails, since keys do not tell the source's rows apart.
 """
 

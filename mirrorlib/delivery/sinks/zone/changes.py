@@ -9,11 +9,8 @@ has keys, with `__rowMarker__`, in the order in which a reader applies them:
     update_postimage    4
     insert              0, so that keys that occur several times in the source do so in the mirror
 
-Markers go by key, so several rows of one key that change in one version are a delete and inserts. Without keys
-there are inserts alone, and no markers.
-
-A mirror whose keys repeat, as inserts by marker 0 let them, changes and deletes all rows of a key at once,
-and so do its markers. That only some of them were changed no marker says: `check_all_rows` refuses it.
+Markers go by key, so several rows of one key that change in one version are a delete and inserts; that only some of
+its rows were changed no marker says, and `check_all_rows` refuses it. Without keys there are inserts alone.
 """
 
 from __future__ import annotations

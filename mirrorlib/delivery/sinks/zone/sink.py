@@ -1,15 +1,12 @@
 """Deliver windows as change files of a landing zone: the feed published again, for Fabric or for another mirror.
 
-In: windows. Out: one numbered change file a window, by mirrorlib's own writer, in the folder of the
-table's name. The format has no word for "forget": a snapshot that takes the place of what was published (changes were
-lost, or the consumer was rewound to a snapshot) is one file that deletes every key that readers may hold
-(see `known`), then inserts all rows: readers apply it as one. A column keeps the type that it was
-published in, as a type change stops a Fabric table.
+In: windows. Out: one numbered change file a window, by mirrorlib's own writer. The format has no word for "forget": a
+snapshot that takes the place of what was published is one file that deletes every key that readers may hold (see
+`known`), then inserts all rows: readers apply it as one.
 
-Guarantee: each version's changes once, and a window as a whole, as one file is. Claims of the writer say
-what was published (see `batch`); a window that is repeated after a crash is recognized by its batch id. A window
-becomes the file that follows on the one that it was made for, or none: a runner that was overtaken looks again,
-and leaves the table to a later stream.
+Guarantee: each version's changes once, and a window as a whole, as one file is; `batch` says how a repeated one is
+recognized. A window becomes the file that follows on the one that it was made for, or none: a runner that was
+overtaken looks again, and leaves the table to a later stream.
 """
 
 from __future__ import annotations
