@@ -102,7 +102,7 @@ class Poller:
             names += self._hand_over(journal, life, entry, opened, files, asked)
             opened = open_folder(self.zone, FOLDER, history, incremental=incremental)
         course.listed = incremental.result(course.entry)
-        state, reason = ("blocked", str(run.gap)) if run.gap else ("current", "")
+        state, reason = ("blocked", run.gap) if run.gap else ("current", "")
         course.record(journal, course.report(state, reason))  # type: ignore[arg-type]  # both are states
         self.handed += names
         return state, names

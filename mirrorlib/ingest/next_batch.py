@@ -213,8 +213,8 @@ def choose_files(
     if barred:
         name, reason, error = (barred[0][part] for part in ("file", "reason", "error"))
         return replace(coming, state="failed", reason=reason, file=name, error=error)
-    if run.gap is not None:
-        return replace(coming, state="blocked", reason=str(run.gap), file=run.gap.awaited)
+    if run.gap:
+        return replace(coming, state="blocked", reason=run.gap, file=run.awaited)
     if young:
         name = young[0].name
         reason = (

@@ -245,8 +245,8 @@ def _with_listing(
         # A file is named where none has a type yet, which only a run can tell, as whether metadata is needed.
         known = status.file is not None or opened.metadata is None
         return status if known else replace(status, reason=opened.waits_for)
-    if run.gap is not None and not run.files:
-        return _turned(status, "blocked", str(run.gap), run.gap.awaited)
+    if run.gap and not run.files:
+        return _turned(status, "blocked", run.gap, run.awaited)
     if status.state == "gone" and not position:  # else it goes on, as a plain folder does
         return _turned(status, "behind", _BACK)
     if run.files:

@@ -137,7 +137,7 @@ class IncrementalListing:
             sees_all, newest = self._history.in_order(files.values()), None
         else:
             begun = {WHOLE_FOLDER: min(files) - 1, **position}
-            sees_all = next_run(listing, begun).gap is None
+            sees_all = not next_run(listing, begun).gap
             newest = files.get(position.get(WHOLE_FOLDER, 0))
         if not sees_all:  # a short look would not
             return

@@ -7,7 +7,7 @@ opened. Rules: landing-zone best practices 2026-09-18 (a gap blocks every later 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, takewhile
 from typing import TypeAlias
@@ -21,44 +21,18 @@ Files: TypeAlias = "tuple[tuple[int, StoredFile], ...]"  # by their numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """A missing number: *behind* files wait for it, the oldest *since* then; *others* more folders lack one too.
-
-    Where nothing was applied, *start_at* is the number to begin with if those before it are gone.
-    """
-
-    awaited: str
-    since: datetime
-    behind: int
-    others: int = 0
-    start_at: int | None = None
-
-    def __str__(self) -> str:
-        files = "1 later file waits" if self.behind == 1 else f"{self.behind} later files wait"
-        return (
-            f"{self.awaited} is missing and {files} behind it since {self.since:%Y-%m-%d %H:%M:%S} UTC. "
-            f"Publish {self.awaited}; the next run goes on from there."
-            + (f" {self.others} other partition folders lack a file too." if self.others else "")
-            + (
-                f" If it is gone for good, begin with --start-at {self.start_at}, for this table alone."
-                if self.start_at
-                else ""
-            )
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The consecutive unapplied files, in order, and what those behind a gap wait for."""
+    """The consecutive unapplied files, in order; *gap* says what waits for the file that is *awaited*, and how long."""
 
     files: Files
-    gap: Gap | None
+    awaited: str | None = None
+    gap: str = ""
 
 
 def next_run(listing: FolderListing, position: Mapping[str, int]) -> Run:
     """Find the consecutive files after *position* (exclusive) of every partition folder, one folder after the other."""
     files: list[tuple[int, StoredFile]] = []
-    gaps: list[Gap] = []
+    gaps: list[tuple[str, list[StoredFile]]] = []
     for partition, known in listing.partitions.items():
         last = position.get(partition, 0)
         later = [number for number in known if number > last]
@@ -72,19 +46,23 @@ def next_run(listing: FolderListing, position: Mapping[str, int]) -> Run:
         if behind:
             extension = behind[0].name.rpartition(".")[2]
             name = sequence_name(last + len(consecutive) + 1, extension)
-            gaps.append(
-                Gap(
-                    awaited=f"{partition}/{name}" if partition else name,
-                    since=min(file.modified for file in behind),
-                    behind=len(behind),
-                )
-            )
+            gaps.append((f"{partition}/{name}" if partition else name, behind))
     if not gaps:
-        return Run(files=tuple(files), gap=None)
-    firsts = [min(known) for known in listing.partitions.values() if known]
-    # Each folder begins with its own first file, where that is below.
-    start_at = None if position or files else max(firsts)
-    return Run(files=tuple(files), gap=replace(gaps[0], others=len(gaps) - 1, start_at=start_at))
+        return Run(files=tuple(files))
+    awaited, behind = gaps[0]
+    waiting = "1 later file waits" if len(behind) == 1 else f"{len(behind)} later files wait"
+    since = min(file.modified for file in behind)
+    gap = (
+        f"{awaited} is missing and {waiting} behind it since {since:%Y-%m-%d %H:%M:%S} UTC. "
+        f"Publish {awaited}; the next run goes on from there."
+    )
+    if len(gaps) > 1:
+        gap += f" {len(gaps) - 1} other partition folders lack a file too."
+    if not (position or files):
+        # Each folder begins with its own first file, where that is below.
+        first = max(min(known) for known in listing.partitions.values() if known)
+        gap += f" If it is gone for good, begin with --start-at {first}, for this table alone."
+    return Run(files=tuple(files), awaited=awaited, gap=gap)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
