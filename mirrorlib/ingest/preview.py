@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
-from typing import Any, Unpack
+from typing import Unpack
 
 from pyspark.sql import SparkSession
 
@@ -47,13 +47,8 @@ from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
 
 REPLACES = "replaces the table"
-# What is approved, and the members of a planned table that say it.
-_SIDES = {
-    "tables": ("state", "batches", "differences"),
-    "files": ("contents",),
-    "columns": ("schema_changes",),
-    "rules": ("policies",),
-}
+# What is approved of a planned table.
+_APPROVED = ("state", "batches", "differences", "contents", "schema_changes", "policies")
 # Options that change nothing of a plan.
 _HOW = frozenset({"backfill_interval", "listing", "parallelism"})
 
@@ -105,11 +100,9 @@ def approve_tables(
     """
     planned, approval = _foresee_all(job, folders, gone)
     if approval != approved:
-        parts = zip(_SIDES, approval.split("-"), [*str(approved).split("-"), *_SIDES], strict=False)
-        other = " and ".join(f"other {side}" for side, one, was in parts if one != was)
         files = [f"{t.table} {t.files} up to {t.last_file}" for t in planned if t.files]
         msg = "this is no longer the plan that was approved, and nothing was written"
-        found = f"{other}; files now: {first_few(files) or 'none'}"
+        found = f"files now: {first_few(files) or 'none'}"
         step = "Look at it again, with the same options, and approve that: mirrorlib plan"
         raise MirrorError(msg, found=found, next_step=step)
     return {table.table: table for table in planned}
@@ -118,15 +111,15 @@ def approve_tables(
 def _foresee_all(
     job: Job, folders: Sequence[TableFolder], gone: Sequence[TableName], *, compares: bool = True
 ) -> tuple[tuple[PlannedTable, ...], str]:
-    """Foresee every table, and digest tables, files, columns and rules, each for itself."""
+    """Foresee every table, and digest tables, files, columns and rules."""
     ended = [_plan_end(job, name) for name in gone]
     shown = [_plan_table(job, folder, compares=compares) for folder in folders]
     planned = tuple(_with_receivers(job, shown + ended))
-    told: list[Any] = [[pick(t, "table", *names) for t in planned] for names in _SIDES.values()]
+    tables = [pick(table, "table", *_APPROVED) for table in planned]
     rules = {k: v for k, v in asdict(job.options).items() if k not in _HOW}
-    told[-1] += [rules, job.zone.url, asdict(job.target)]
-    texts = [json.dumps(side, sort_keys=True, default=str).encode() for side in told]
-    return planned, "-".join(sha256(text).hexdigest()[:12] for text in texts)
+    told = [tables, rules, job.zone.url, asdict(job.target)]
+    text = json.dumps(told, sort_keys=True, default=str)
+    return planned, sha256(text.encode()).hexdigest()[:24]
 
 
 def _with_receivers(job: Job, planned: Iterable[PlannedTable]) -> Iterator[PlannedTable]:
