@@ -3,19 +3,14 @@
 In: a `Store` over the state folder. Out: frozen values read from, and written as, small JSON files
 that a person can read:
 
-    journal/<table>/lives/000001.json                       one life of the table folder; its uuid
-                                                            is the Delta txn application id
+    journal/<table>/lives/000001.json                       one life of the table folder
     journal/<table>/gone/000001.json                        when its folder was seen absent
-    journal/<table>/000001/<inverse>-<batch>.plan.json      what a batch is; written once
-    journal/<table>/000001/<inverse>-<batch>.done.json      how it ended; written once
-    journal/<table>/000001.applied/<inverse>-<batch>.parquet  which files were applied until then,
-                                                            where names have no numbers to tell
-    journal/<table>/000001.passed.parquet                   which files of a plain folder were there
-                                                            when the life began and do not count
-    journal/<table>/moves/000001/<uuid>.json                from where to where a plain folder's
-                                                            files have moved
-    journal/<table>/status.json                             the last word about the table, for
-                                                            people; nothing rests on it
+    journal/<table>/000001/<inverse>-<batch>.plan.json      what a batch is
+    journal/<table>/000001/<inverse>-<batch>.done.json      how it ended
+    journal/<table>/000001.applied/<inverse>-<batch>.parquet  files without numbers, applied until then
+    journal/<table>/000001.passed.parquet                   which files a plain folder's life passes over
+    journal/<table>/moves/000001/<uuid>.json                to where a plain folder's files have moved
+    journal/<table>/status.json                             the last word about the table
 
 `<inverse>`, and what is promised: see `plan_log`. Protocol: docs/architecture.md, "The commit protocol".
 """

@@ -1,11 +1,8 @@
 """Clean up a table folder after its files were applied, where that is asked for.
 
-In: a table whose batches are done. Out: applied files moved below `_ProcessedFiles` or
-`_FilesReadyToDelete`, in a folder of the day on which they were moved, and removed once that day is
-longer ago than the retention. Promises: only files of batches that are done are touched; the newest
-numbered file of each partition folder stays, as publishers count on from it; a file that was
-replaced after it was applied stays; a crash in the middle loses nothing. Source: landing-zone
-format, best practices 2026-09-18 (`_ProcessedFiles`, seven days).
+In: a table whose batches are done. Out: their files in a folder of the day on which they were moved, or
+removed once that is long ago. The newest numbered file of each partition folder stays, as publishers count
+on from it. Source: landing-zone format, best practices 2026-09-18 (`_ProcessedFiles`, seven days).
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
 In: a table's journal. Out: `AppliedFiles`. The truth is the chain of plans, without those that were
 voided; every hundred batches what they say is compacted into a Parquet checkpoint, so that a start
-costs the same however long a mirror lives. A file of a plain folder is its whole
-path: under another root it is another file, unless somebody has said that the files have moved. A life
-that keeps the table of the one before has applied what that has.
+costs the same however long a mirror lives. A file of a plain folder is its whole path.
 """
 
 from __future__ import annotations
