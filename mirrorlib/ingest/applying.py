@@ -6,7 +6,7 @@ In: a table's `Work`, batch by batch. Out: a `TableReport`, and the same word in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -36,7 +36,7 @@ class Applying(Course[TableReport]):
     watched: Watched | None = None
     listed: Listed | None = None
     verified: Verified | None = None
-    _turn: Mapping[str, int] = field(default_factory=dict)  # each folder's last file when it began
+    _turn: int = 0  # so many files are its own before others have theirs
 
     def begin(self, work: Work, entry: Entry | None) -> None:
         """End a pending plan; list again what was listed before the journal was read, and may be applied now."""
@@ -46,8 +46,9 @@ class Applying(Course[TableReport]):
             self._end_batch(Attempt(work=work, plan=entry.plan, resumed=True), None)
         if pending or work.source.policies.by_time:
             self.opened = self.view.open(full=pending)
-        shown = self.opened.listing.partitions
-        self._turn = {name: max(files) for name, files in shown.items() if files}
+        shown, applied = self.opened.listing.partitions, self.applied
+        ahead = (n > applied.get(name, 0) for name, files in shown.items() for n in files)
+        self._turn = self.told.total("files") + sum(ahead)
 
     def keep_zone(self, work: Work) -> None:
         """Write a move of plain files down, and what later runs need not prove again."""
@@ -57,24 +58,16 @@ class Applying(Course[TableReport]):
     def stand(self, work: Work) -> tuple[Work, Standing, Mapping[str, int]]:
         """See that nobody else has written, and let the table remember whom it is for.
 
-        What has come since the run began is left to the next run where other tables wait for their turn, in this run or
-        that one: else a table whose files come as fast as they are applied would let none of them have it.
+        After as many files as there were when the run began, the others are left to the next run where other tables
+        wait for their turn, in this run or that one: else a table whose files come as fast as they are applied would
+        let none of them have it.
         """
         standing = stand(work, self.entry, self.verified)
         self.verified = standing.verified
         work = heed_readers(work, standing)
-        applied = self.applied
-        ended = all(applied.get(name, 0) >= last for name, last in self._turn.items())
-        if self.told.batches and self.entry and not ended:
-            # What a gap or a broken file holds back has no turn: it ends with a batch that takes none of its files.
-            plan = self.entry.plan
-            ended = not any(
-                plan.before.get(name, 0) < min(last, plan.after.get(name, 0))
-                for name, last in self._turn.items()
-            )
-        if ended and self.others_wait():
+        if self.told.total("files") >= self._turn and self.others_wait():
             work = replace(work, stop=lambda: True)
-        return work, standing, applied
+        return work, standing, self.applied
 
     def take(self, work: Work, standing: Standing, coming: Next) -> None:
         """Plan it and carry it out."""

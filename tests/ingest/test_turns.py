@@ -46,7 +46,7 @@ def test_a_table_whose_files_never_end_lets_others_have_their_turn(
 def test_a_folder_that_waits_for_a_file_takes_no_turn_from_others(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
-    """What was there and can be applied has its turn, and one batch of what came."""
+    """What was there has its turn, and of what came as many files as wait."""
     tables = {}
     for name in ("a", "b"):
         table = tables[name] = zone.table(name, keys=["id"], metadata={"isPartitionEnabled": True})
