@@ -74,8 +74,6 @@ def drop_consumer(
             held.enter_context(hold(registry.lease()))
         for registry in found:
             registry.forget()
-    for registry in found:
-        registry.forget_lease()
     return tuple(registry.table for registry in found)
 
 

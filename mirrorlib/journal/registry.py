@@ -118,10 +118,6 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         does = "delivers the table to this consumer"
         return Lease(self.state, f"{self.folder}/{_LEASE}", self.table, does)
 
-    def forget_lease(self) -> None:
-        """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""
-        self.state.delete_folder(f"{self.folder}/{_LEASE}")
-
 
 def registries(state: Store, consumer: str | None = None) -> list[Registry]:
     """Find every stream that is registered in a state folder, or those of one consumer."""
