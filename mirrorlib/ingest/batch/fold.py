@@ -8,9 +8,6 @@ multiset of rows as replaying the batch row by row (docs/guarantees.md, "How it 
 Per key, *tail* is what comes after the last delete, *v* the tail's last update or upsert, *m* the
 plain inserts before v, and *alone* says that no plain insert precedes the tail's first update.
 Plain inserts behind v stay as they are.
-
-Where updates are conditional, one counts only if its value in a column is greater than the row's. Where they set
-some columns only, `fold_partially` lets what a row does not set keep its value.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ In: a prepared batch whose files are snapshots. Out: `Staged`, as for change fil
 by the same plan, MERGE and outcome. Of several files the last is the table: what the others held no table was.
 
 Snapshot and table are compared in the table's types, as Spark compares values: NULL equals NULL, -0.0 equals 0.0,
-NaN equals NaN. With a key, other values are compared by their hashes of 96 bits. One join, or without a key one
-aggregation; nothing is collected but counts.
+NaN equals NaN. One join, or without a key one aggregation; nothing is collected but counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Bring a batch's changes to where Spark can take them in one commit.
 
 In: a prepared batch. Out: a DataFrame over private, immutable Parquet, which MERGE may read as
-often as it likes. Small batches come from memory as one file; large ones are folded by Spark and
-never pass through this process.
+often as it likes. Large batches never pass through this process.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 In: a table's journal, and what an earlier full listing has left in the table's last word (`Listed`).
 Out: `FolderContent` for `open_folder`, or None: then the folder is listed in full. A short look is taken only
 while nothing is odd: the table was current, its zone, metadata and newest applied files are as they
-were. Nothing rests on what is remembered; where it is lost or does not fit, the listing is full. What
-a short look passes over, the next full listing shows.
+were. Nothing rests on what is remembered; where it is lost or does not fit, the listing is full.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Read row markers: which change every row of a file is, and what such changes ask of the file; and count NULLs.
 
 In: a file's rows, or one column of them. Out: markers as int8. Promise: a marker that is unknown, or
-NULL where the table has no default, stops the file by its row before anything is planned.
-
-NULLs are counted in keys, where a publisher hardly meant any. Nothing is enforced: NULL is a key like any other here.
+NULL where the table has no default, stops the file by its row before anything is planned. NULL is a key like any other.
 """
 
 from __future__ import annotations
