@@ -86,12 +86,9 @@ def cause_of_void(plan: Plan, fault: MirrorError) -> dict[str, Any]:
     A fault that names no file of the plan stands before its first one: without a file to wait for, the
     same plan would be made and voided for ever.
     """
-    large = isinstance(fault, BatchTooLargeError)
-    # What voided all of them is told until the last one is applied.
-    other = plan.files[-1 if large else 0]
-    file = next((file for file in plan.files if file.name == fault.file), other)
+    file = next((file for file in plan.files if file.name == fault.file), plan.files[0])
     # A file that was replaced or removed is not damaged: what is there next may be read at once. Nor is one of many.
-    etag = None if large or isinstance(fault, FileChangedError) else file.etag
+    etag = None if isinstance(fault, (BatchTooLargeError, FileChangedError)) else file.etag
     return {**cause_of(file, fault), "etag": etag}
 
 
