@@ -122,7 +122,7 @@ class PlanLog(Generic[S, P, D, E]):
         return self._write_new(self._path(of, number, "done"), done)
 
     def read_status(self) -> dict[str, Any]:
-        """Return the last word about the table; empty when there is none that can be read: nothing rests on it."""
+        """Return the last word about the table; empty when there is none that can be read: no batch rests on it."""
         return read_word(self.state, f"{self.folder}/status.json")
 
     def write_status(self, status: Mapping[str, Any]) -> None:
@@ -155,7 +155,7 @@ def number_of(name: str) -> int:
 
 
 def read_word(state: Store, path: str) -> dict[str, Any]:
-    """Return the last word about something; empty when there is none that can be read: nothing rests on it."""
+    """Return the last word about something; empty when there is none that can be read: no batch rests on it."""
     with contextlib.suppress(JournalError):
         return read_record(state, path, dict, "the last word", JournalError) or {}
     return {}
