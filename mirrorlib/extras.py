@@ -14,7 +14,7 @@ from typing import Literal
 
 from mirrorlib.errors import MirrorError
 
-Extra = Literal["databricks", "kafka", "local", "openlineage", "otel", "page", "postgres"]
+Extra = Literal["databricks", "fabric", "kafka", "local", "openlineage", "otel", "page", "postgres"]
 _SELF = "mirrorlib-delta"
 
 

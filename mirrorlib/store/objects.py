@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import BinaryIO, TypeVar, cast
 
 import obstore
@@ -39,10 +40,16 @@ class ObjectStore(Store):
 
     at_once = 16
 
-    def __init__(self, url: str, store: obstore.store.ObjectStore) -> None:
-        """Take an obstore store whose prefix is the root that *url* names."""
+    def __init__(
+        self,
+        url: str,
+        store: obstore.store.ObjectStore,
+        delete: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:
+        """Take an obstore store whose prefix is the root that *url* names, and what deletes where obstore cannot."""
         self.url = url.rstrip("/")
         self._store = store
+        self._delete = delete or partial(obstore.delete, store)
         bucket = self.url.partition("://")[2].partition("/")[0]
         # Whether the store lists in byte order from a name on, as far as it has shown.
         self.seeks = isinstance(store, _SEEKING) and not bucket.endswith("--x-s3")
@@ -147,7 +154,7 @@ class ObjectStore(Store):
     def delete(self, path: str) -> None:
         """Remove the object; nothing happens when there is none."""
         with translated("delete", f"{self.url}/{path}"), contextlib.suppress(FileNotFoundError):
-            _repeated(lambda: obstore.delete(self._store, path))
+            _repeated(lambda: self._delete([path]))
 
     def delete_folder(self, folder: str) -> None:
         """Remove every object below the prefix, a page at a time."""
@@ -156,7 +163,7 @@ class ObjectStore(Store):
 
     def _delete_below(self, folder: str) -> None:
         for page in obstore.list(self._store, prefix=folder):
-            obstore.delete(self._store, [meta["path"] for meta in page])
+            self._delete([meta["path"] for meta in page])
 
     def uri(self, path: str) -> str:
         """Return the URL that Spark's own connectors know; S3's is `s3a`."""

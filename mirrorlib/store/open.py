@@ -15,6 +15,7 @@ import obstore.store
 from mirrorlib.errors import LandingZoneError, first_line
 from mirrorlib.store.local import LocalStore
 from mirrorlib.store.objects import ObjectStore
+from mirrorlib.store.onelake import deletes_in_onelake
 from mirrorlib.store.volumes import is_volume, open_volume
 
 if TYPE_CHECKING:
@@ -78,9 +79,10 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
     literal = url if parts.scheme in {"http", "https"} else url.replace("%", "%25")
     try:
         store = obstore.store.from_url(literal, **more)
-        if _lenders and not options and isinstance(store, obstore.store.AzureStore):
+        lent = _lenders and not options and isinstance(store, obstore.store.AzureStore)
+        if lent:
             store = obstore.store.from_url(literal, credential_provider=_lent, **more)
-        return ObjectStore(url, store)
+        return ObjectStore(url, store, deletes_in_onelake(url, _lenders[0] if lent else None))
     except Exception as exc:  # obstore raises ValueError, its own errors and, for odd URLs, pyo3's
         msg = f"cannot open {url}"
         raise LandingZoneError(msg, found=first_line(exc), next_step=_STEP) from exc
