@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import BinaryIO, TypeVar, cast
 
@@ -28,6 +28,7 @@ from mirrorlib.store.protocol import (
 _T = TypeVar("_T")
 _REPEATS = 3
 _PATIENCE = 120.0  # seconds after which nothing is repeated any more
+_END = 1024  # bytes of a copy that are looked at
 
 
 # Azure is not among them: accounts with a hierarchical namespace list in another order, and nothing in
@@ -146,10 +147,27 @@ class ObjectStore(Store):
         return False
 
     def copy(self, source: str, target: str) -> bool:
-        """Let the store copy the object."""
+        """Let the store copy the object; Azure may answer before it has, or fail to, and obstore does not tell."""
+        azure = isinstance(self._store, obstore.store.AzureStore)
         with translated("write", f"{self.url}/{target}"):
+            end = self._end_of(source) if azure else None
             _repeated(lambda: obstore.copy(self._store, source, target))
-        return True
+            if not azure:
+                return True
+            for _ in _tries():
+                with contextlib.suppress(FileNotFoundError, GenericError):
+                    if self._end_of(target) == end:
+                        return True
+        self.delete(target)
+        return False
+
+    def _end_of(self, path: str) -> tuple[int, bytes]:
+        """Return the object's size and its last bytes: what is told of a copy may be there before these are."""
+        size = obstore.head(self._store, path)["size"]
+        if size == 0:
+            return 0, b""
+        last = obstore.get_range(self._store, path, start=max(0, size - _END), end=size)
+        return size, bytes(last)
 
     def delete(self, path: str) -> None:
         """Remove the object; nothing happens when there is none."""
@@ -181,6 +199,16 @@ def _repeated(call: Callable[[], _T]) -> _T:
             if time.monotonic() - begun > _PATIENCE:
                 raise
     return call()
+
+
+def _tries() -> Iterator[None]:
+    """Let something be tried again, behind pauses that grow, as long as there is patience."""
+    begun, pause = time.monotonic(), 0.05
+    yield
+    while time.monotonic() - begun < _PATIENCE:
+        time.sleep(pause)
+        pause = min(2 * pause, 5.0)
+        yield
 
 
 def _listed(meta: obstore.ObjectMeta) -> StoredFile:
