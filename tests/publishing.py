@@ -29,7 +29,9 @@ pa.scalar(
 )  # pyarrow takes pandas along with the first value, where there is one: once for all children
 
 Mode = Literal["before", "after", "denied", "kill before", "kill after"]
-VERBS = ("list_folder", "stat", "read", "open_file", "put", "put_new", "move_new", "delete")
+VERBS = (
+    "list_folder", "files_after", "stat", "read", "open_file", "put", "put_new", "move_new", "delete",
+)  # fmt: skip
 SYSTEM_CALLS = ("link", "unlink", "replace", "fsync", "mkdir", "scandir")
 TABLE = "dbo/orders"
 FOLDER = "dbo.schema/orders"
@@ -111,13 +113,15 @@ class FaultyStore:
         real = getattr(self._real, name)
         return partial(self._call, name, real) if name in VERBS else real
 
-    def _call(self, verb: str, real: Callable[..., object], *arguments: object) -> object:
+    def _call(
+        self, verb: str, real: Callable[..., object], *arguments: object, **named: object
+    ) -> object:
         mode = self._fault.strike(f"{verb} {arguments[0]}")
         if mode == "before":
             raise _lost(verb)
         if mode == "kill before":
             die()
-        result = real(*arguments)
+        result = real(*arguments, **named)
         if mode == "after":
             raise _lost(verb)
         if mode == "kill after":
@@ -138,11 +142,11 @@ class MeetingStore:
         real = getattr(self._real, name)
         return partial(self._call, real) if name in VERBS else real
 
-    def _call(self, real: Callable[..., object], *arguments: object) -> object:
+    def _call(self, real: Callable[..., object], *arguments: object, **named: object) -> object:
         self.calls += 1
         if self.calls == self._at:
             self._meet()
-        return real(*arguments)
+        return real(*arguments, **named)
 
 
 def _lost(verb: str) -> StoreError:

@@ -17,7 +17,7 @@ from mirrorlib.store import Store, StoredFile
 
 MOST_PROBES = 1000  # numbers that are looked at one by one; beyond that a listing is cheaper
 # The character behind "9": numbered names end before it, ignored ones begin behind.
-_AFTER_NUMBERS = ":"
+AFTER_NUMBERS = ":"
 _SPARE = 1000  # foreign names that may lie among the numbers; behind more of them, a full listing shows what is next
 
 
@@ -65,7 +65,7 @@ def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | No
 def _listed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...] | None:
     begin = f"{onward.anchor.number:020d}"
     count = None if onward.most is None else onward.most + _SPARE
-    return zone.files_after(place, begin, before=_AFTER_NUMBERS, count=count)
+    return zone.files_after(place, begin, before=AFTER_NUMBERS, count=count)
 
 
 def _probed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...] | None:

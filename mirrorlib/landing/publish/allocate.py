@@ -37,15 +37,14 @@ _ABANDONED = timedelta(days=7)  # content without a claim for so long has no wri
 
 
 def publish_next(
-    zone: Store, place: FileSequence, call: Call, content: Content, *, after: int | None = None
+    zone: Store, place: FileSequence, call: Call, content: Content, *, after: int = 0
 ) -> PublishedFile:
     """Publish content under the next sequence number; where the store fails, repeat the call.
 
-    *after* is the last number that is known to be taken; None to find it by listing.
+    *after* is the last number that this process knows to be taken; others may have gone on from there.
     """
-    number = newest_number(zone, place) if after is None else after
-    number = _fulfil_newest(zone, place, number)
-    if after is None:
+    number = _fulfil_newest(zone, place, newest_number(zone, place, after))
+    if not after:
         _sweep(zone, place)
     claim = None
     while (found := _find(zone, place, call)) is None:
@@ -70,15 +69,15 @@ def publish_next(
     return _landed(place, found, repeated=True)
 
 
-def newest_number(zone: Store, place: FileSequence) -> int:
-    """Find the last number that is taken, by a file or a claim; 0 when none is.
+def newest_number(zone: Store, place: FileSequence, after: int = 0) -> int:
+    """Find the last number that is taken, by a file or a claim; 0 when none is. *after* is, and the first to look at.
 
     Files are listed first: readers move them away, and keep the newest. Where none is left, claims may begin above 1.
     """
-    visible = largest_number(zone, place.files)
+    visible = largest_number(zone, place.files, after)
     if visible and zone.stat(place.claim(visible + 1)) is None:
         return visible
-    return max(visible, largest_number(zone, place.state("claims")))
+    return max(after, visible, largest_number(zone, place.state("claims"), after))
 
 
 def newest_claim(zone: Store, place: FileSequence, number: int) -> tuple[int, Claim | None]:

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from mirrorlib.errors import StoreError
+from mirrorlib.landing.poll import AFTER_NUMBERS
 from mirrorlib.landing.publish.known import STATE
 from mirrorlib.names import sequence_name, sequence_number
 from mirrorlib.store import Store, contents
@@ -106,10 +107,12 @@ def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | N
     return Call(key=key, batch_id=None, fingerprint=fingerprint, note=note, token=token)
 
 
-def largest_number(zone: Store, folder: str) -> int:
-    """Return the largest number that a file of a folder is named by; 0 when none is."""
-    names = (file.name for file in contents(zone, folder).files)
-    return max((sequence_number(name) or 0 for name in names), default=0)
+def largest_number(zone: Store, folder: str, after: int = 0) -> int:
+    """Return the largest number that a file of a folder is named by; 0 when none is, from *after* on."""
+    files = zone.files_after(folder, f"{after:020d}", before=AFTER_NUMBERS)
+    if files is None:
+        files = contents(zone, folder).files
+    return max((sequence_number(file.name) or 0 for file in files), default=0)
 
 
 def note_return(zone: Store, call: Call) -> bool:

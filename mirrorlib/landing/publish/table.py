@@ -255,9 +255,9 @@ class LandingTable:
         files, notes = [], draft.notes
         for place, content in draft.contents:
             taken = self._state.taken
-            after = taken.get(place.partition)
+            after = taken.get(place.partition, 0)
             file = publish_next(self._zone, place, call, content, after=after)
-            taken[place.partition] = max(after or 0, file.number)
+            taken[place.partition] = max(after, file.number)
             files.append(file)
         if not files:
             notes = (*notes, "without rows there is no partition folder to publish into")

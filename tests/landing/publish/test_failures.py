@@ -151,10 +151,12 @@ class NotelessStore(FaultyStore):
 
     broken: Mode | None = None
 
-    def _call(self, verb: str, real: Callable[..., object], *arguments: object) -> object:
+    def _call(
+        self, verb: str, real: Callable[..., object], *arguments: object, **named: object
+    ) -> object:
         self._fault.mode = self.broken or "before"
         self._fault.at = len(self._fault.calls) + 1 if self._is_broken(str(arguments[0])) else 0
-        return super()._call(verb, real, *arguments)
+        return super()._call(verb, real, *arguments, **named)
 
     def _is_broken(self, path: str) -> bool:
         return self.broken is not None and path.endswith(".done")

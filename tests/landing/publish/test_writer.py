@@ -108,6 +108,27 @@ def test_claims_that_begin_above_one_count_though_all_files_are_gone(store: Stor
     assert [5] == publish(store, "e")
 
 
+@pytest.mark.parametrize("repeats", [False, True])
+def test_what_another_program_has_published_meanwhile_is_gone_on_from(
+    store: Store, *, repeats: bool
+) -> None:
+    """Below it are numbers that readers have passed, and whose files they have moved away: rows would be lost there."""
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+    orders.write(batch("a"), batch_id="a")
+    content = visible(store)[f"{1:020d}.parquet"]
+    store.put(f"{FOLDER}/{4:020d}.parquet", content)
+    store.delete(f"{FOLDER}/{1:020d}.parquet")
+    if repeats:
+        orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+        assert orders.write(batch("a"), batch_id="a").repeated
+
+    assert [5, 6] == [orders.write(batch(name), batch_id=name).number for name in "bc"]
+
+    for name in visible(store):
+        store.delete(f"{FOLDER}/{name}")
+    assert [7] == publish(store, "d")
+
+
 def test_the_zone_of_another_publisher_is_continued(tmp_path: Path) -> None:
     """Its files have no claims: the next number is above its newest."""
     folder = tmp_path / FOLDER
