@@ -74,7 +74,7 @@ def newest_number(zone: Store, place: FileSequence, after: int = 0) -> int:
 
     Files are listed first: readers move them away, and keep the newest. Where none is left, claims may begin above 1.
     """
-    visible = largest_number(zone, place.files, after)
+    visible = largest_number(zone, place.files, after, place.extensions)
     if visible and zone.stat(place.claim(visible + 1)) is None:
         return visible
     return max(after, visible, largest_number(zone, place.state("claims"), after))

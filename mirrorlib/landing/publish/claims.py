@@ -23,13 +23,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from mirrorlib.errors import StoreError
+from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.landing.poll import AFTER_NUMBERS
 from mirrorlib.landing.publish.known import STATE
-from mirrorlib.names import sequence_name, sequence_number
+from mirrorlib.names import extension_of, sequence_name, sequence_number
 from mirrorlib.store import Store, contents
 from mirrorlib.store.records import read_record, record_bytes
 from mirrorlib.version import VERSION
@@ -43,6 +44,8 @@ class FileSequence:
     folder: str  # the table folder, relative to the zone
     # The partition folder, relative to the table folder; `""` for the table folder itself.
     partition: str = ""
+    # What change files' names end in, without the dot; what has another extension is nobody's, whatever its number.
+    extensions: tuple[str, ...] = TableMetadata().numbered
 
     @property
     def files(self) -> str:
@@ -107,12 +110,18 @@ def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | N
     return Call(key=key, batch_id=None, fingerprint=fingerprint, note=note, token=token)
 
 
-def largest_number(zone: Store, folder: str, after: int = 0) -> int:
-    """Return the largest number that a file of a folder is named by; 0 when none is, from *after* on."""
+def largest_number(
+    zone: Store, folder: str, after: int = 0, extensions: Collection[str] = ("json", "done")
+) -> int:
+    """Return the largest number that a file of a folder is named by; 0 when none is, from *after* on.
+
+    The *extensions* of change files are their table's.
+    """
     files = zone.files_after(folder, f"{after:020d}", before=AFTER_NUMBERS)
     if files is None:
         files = contents(zone, folder).files
-    return max((sequence_number(file.name) or 0 for file in files), default=0)
+    names = (file.name for file in files if extension_of(file.name) in extensions)
+    return max((sequence_number(name) or 0 for name in names), default=0)
 
 
 def note_return(zone: Store, call: Call) -> bool:

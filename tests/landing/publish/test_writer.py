@@ -108,6 +108,27 @@ def test_claims_that_begin_above_one_count_though_all_files_are_gone(store: Stor
     assert [5] == publish(store, "e")
 
 
+@pytest.mark.parametrize("stray", [f"{9:020d}.md5", "20261127153000123456.log", f"{'9' * 20}.tmp"])
+def test_a_name_of_twenty_digits_that_is_no_change_file_takes_no_number(
+    store: Store, stray: str
+) -> None:
+    """Readers pass over it, and would wait for what is missing below it."""
+    publish(store, "a", "b")
+    store.put(f"{FOLDER}/{stray}", b"x")
+
+    assert [3, 4] == publish(store, "c", "d")
+
+
+def test_a_number_of_any_extension_that_a_reader_counts_is_taken(tmp_path: Path) -> None:
+    """Of a table whose extension is stated, whatever its case."""
+    LandingZoneWriter(tmp_path).table(TABLE, keys=["id"], file_format="csv").write(ORDERS)
+    path = tmp_path / FOLDER / "_metadata.json"
+    path.write_text(path.read_text().replace('"FileExtension": "csv"', '"FileExtension": "dat"'))
+    (tmp_path / FOLDER / f"{5:020d}.DAT").write_text("id,v\n3,c\n")
+
+    assert f"{6:020d}.dat" == LandingZoneWriter(tmp_path).table(TABLE).upsert(ORDERS).file
+
+
 @pytest.mark.parametrize("repeats", [False, True])
 def test_what_another_program_has_published_meanwhile_is_gone_on_from(
     store: Store, *, repeats: bool
