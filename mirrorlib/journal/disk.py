@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from mirrorlib.errors import JournalError, StoreError, TableNameError
+from mirrorlib.errors import JournalError, TableNameError
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, new_attempt, now
 from mirrorlib.journal.plan_log import (
     PlanLog,
@@ -34,7 +34,7 @@ from mirrorlib.journal.plan_log import (
     numbered_files,
 )
 from mirrorlib.names import TableName
-from mirrorlib.store import Store, contents, has_no_put_new
+from mirrorlib.store import Store, contents, keeps_out
 from mirrorlib.store.records import read_record, record_bytes
 
 STATE_FILE = "state.json"
@@ -152,19 +152,6 @@ def open_state(state: Store, owner: str | None = None) -> None:
     owned = {} if owner is None else {"target": owner}
     state.put_new(STATE_FILE, record_bytes({"created_at": now(), **owned}))
     check_owner(state, owner)  # another runner may have been first
-
-
-def keeps_out(store: Store, probe: str) -> bool:
-    """Say whether a store's put-if-absent refuses a second writer; it is tried at a path of which nobody else knows."""
-    try:
-        store.put_new(probe, b"1")  # not by its answer, which may have been lost
-        return not store.put_new(probe, b"2") and store.read(probe) == b"1"
-    except StoreError as exc:
-        if not has_no_put_new(exc):
-            raise
-        return False
-    finally:
-        store.delete(probe)
 
 
 def check_owner(state: Store, owner: str | None) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mirrorlib.store.local import LocalStore
 from mirrorlib.store.objects import ObjectStore
 from mirrorlib.store.open import PathOrUrl, copy_file, lend_azure_token, open_store
-from mirrorlib.store.protocol import Folder, LentFile, Store, StoredFile, contents, has_no_put_new
+from mirrorlib.store.protocol import Folder, LentFile, Store, StoredFile, contents, keeps_out
 
 __all__ = [
     "Folder",
@@ -21,7 +21,7 @@ __all__ = [
     "StoredFile",
     "contents",
     "copy_file",
-    "has_no_put_new",
+    "keeps_out",
     "lend_azure_token",
     "open_store",
 ]

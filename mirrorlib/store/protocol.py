@@ -166,7 +166,20 @@ def check_size(size: int | None, most: int | None, place: object) -> None:
         raise StoreError(msg, found=found, next_step=step)
 
 
-def has_no_put_new(error: StoreError) -> bool:
+def keeps_out(store: Store, probe: str) -> bool:
+    """Say whether a store's put-if-absent refuses a second writer; it is tried at a path of which nobody else knows."""
+    try:
+        store.put_new(probe, b"1")  # not by its answer, which may have been lost
+        return not store.put_new(probe, b"2") and store.read(probe) == b"1"
+    except StoreError as exc:
+        if not _has_no_put_new(exc):
+            raise
+        return False
+    finally:
+        store.delete(probe)
+
+
+def _has_no_put_new(error: StoreError) -> bool:
     """Say whether a store failed because it has no put-if-absent: a mount without hard links, for one."""
     cause = error.__cause__
     if isinstance(cause, OSError):

@@ -39,10 +39,9 @@ from mirrorlib.ingest.batch.stage import is_plain
 from mirrorlib.ingest.rows.marks import MARKER_NAMES, Ends
 from mirrorlib.ingest.rows.read import Landed, can_spark_read
 from mirrorlib.ingest.work import Attempt
-from mirrorlib.journal.disk import keeps_out
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import INSERT
-from mirrorlib.store import Store, copy_file, open_store
+from mirrorlib.store import Store, copy_file, keeps_out, open_store
 from mirrorlib.version import VERSION
 
 # Features that ask nothing of a commit which only adds files.

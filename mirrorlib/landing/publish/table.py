@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from mirrorlib.landing.publish.rows import (
     take_rows,
 )
 from mirrorlib.names import TableName, find_conflicts
-from mirrorlib.store import Store
+from mirrorlib.store import Store, keeps_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -234,6 +235,8 @@ class LandingTable:
             draft = make_draft(rows, state, wanted, self._place)
             if state.metadata is None:
                 self._check_name()
+            if not state.known.version:
+                self._check_store()
             done = draft.declare(self._zone, self._place.folder, state, self._partner)
             if not done or draft.metadata != state.metadata or draft.known != state.known:
                 self._refresh()
@@ -250,6 +253,13 @@ class LandingTable:
             if error := find_conflicts({self._table, *others}).get(self._table):
                 step = "Publish under another name, or remove the other table's folder first."
                 raise error.but(next_step=step)
+
+    def _check_store(self) -> None:
+        """See, before anything is published into a folder, that no two writers can take one number there."""
+        if not keeps_out(self._zone, self._place.state(f"probe-{secrets.token_hex(16)}")):
+            msg = f"{self._zone.url} has no put-if-absent, without which two writers could take one number"
+            step = "Publish into an object store that keeps to If-None-Match, or a disk with hard links."
+            raise StoreError(msg, table=self._name, next_step=step)
 
     def _landed(self, draft: Draft, call: Call) -> Published:
         files, notes = [], draft.notes

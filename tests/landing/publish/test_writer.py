@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -30,7 +31,18 @@ from mirrorlib.landing.listing import list_tables, order_by_number, see_folder
 from mirrorlib.landing.publish.claims import Claim
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.store import LocalStore, Store, StoredFile
-from publishing import FOLDER, TABLE, batch, batches, publish, rows_of, stores, visible
+from publishing import (
+    FOLDER,
+    TABLE,
+    Fault,
+    FaultyStore,
+    batch,
+    batches,
+    publish,
+    rows_of,
+    stores,
+    visible,
+)
 
 ORDERS = pa.table({"id": [1, 2], "v": ["a", "b"]})
 MARKER = "__rowMarker__"
@@ -349,6 +361,47 @@ def test_the_same_rows_without_an_id_are_published_again(store: Store) -> None:
         orders.delete(ORDERS)
 
     assert [1, 2, 3, 4] == [int(name[:20]) for name in visible(store)]
+
+
+class ForgetfulStore(LocalStore):
+    """An S3 work-alike that takes no notice of If-None-Match."""
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        """Write the file, whatever is there."""
+        self.put(path, data)
+        return True
+
+
+def _no_links(*_: object) -> None:
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
+@pytest.mark.parametrize("kind", [ForgetfulStore, LocalStore])
+def test_a_store_on_which_two_writers_could_take_one_number_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[LocalStore]
+) -> None:
+    """Both would be told that their rows are published: it is tried before the first ones are. Some mounts have no links."""
+    zone = kind(tmp_path)
+    if kind is LocalStore:
+        monkeypatch.setattr("os.link", _no_links)
+
+    with pytest.raises(
+        StoreError, match="has no put-if-absent, without which two writers"
+    ) as caught:
+        LandingZoneWriter(zone).table(TABLE, keys=["id"]).write(ORDERS)
+
+    assert TABLE == caught.value.table
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_store_is_tried_once_a_table(store: Store) -> None:
+    """Each trial is four requests."""
+    counted = Fault()
+    for name in "abc":
+        publish(FaultyStore(store, counted), name)  # type: ignore[arg-type]
+
+    probes = [call for call in counted.calls if "probe-" in call]
+    assert ["put_new", "put_new", "read", "delete"] == [call.split()[0] for call in probes]
 
 
 # Metadata
