@@ -141,10 +141,17 @@ class ObjectStore(Store):
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the object under the condition that there is none."""
-        with translated("write", f"{self.url}/{path}"), contextlib.suppress(AlreadyExistsError):
-            obstore.put(self._store, path, data, mode="create", use_multipart=False)
-            return True
-        return False
+        with translated("write", f"{self.url}/{path}"):
+            for _ in _tries():
+                try:
+                    obstore.put(self._store, path, data, mode="create", use_multipart=False)
+                except AlreadyExistsError as exc:
+                    refused = exc
+                else:
+                    return True
+                if self.stat(path) is not None:  # S3 answers alike while others are writing there
+                    return False
+            raise refused
 
     def copy(self, source: str, target: str) -> bool:
         """Let the store copy the object; Azure may answer before it has, or fail to, and obstore does not tell."""

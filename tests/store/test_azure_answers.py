@@ -1,7 +1,8 @@
-"""Azure copies on its own side, and may answer before it is done: nothing is removed before the copy is there."""
+"""Answers that are not the last word: a copy that is under way, a file that is in the way and is not there."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 import obstore.store
 import pytest
 
+from mirrorlib.errors import StoreError
 from mirrorlib.store import ObjectStore, Store
 
 OLD, NEW = "/c/staged/x", "/c/final/x"
@@ -27,6 +29,7 @@ class Account:
     pending: int = 3
     ends_well: bool = True
     copied: bytes = b""
+    conflicts: float = 0  # how many writes are refused before one is taken
 
     def copy(self, old: str) -> None:
         """Begin a copy: until it is done, there is a file of no bytes."""
@@ -60,6 +63,11 @@ class Handler(BaseHTTPRequestHandler):
         if source:
             self.account.copy(urlsplit(source).path)
             return self._answer(202, {"x-ms-copy-status": "pending", "x-ms-copy-id": "1"})
+        if self.account.conflicts > 0 or (
+            path in self.account.files and self.headers["If-None-Match"]
+        ):
+            self.account.conflicts -= 1
+            return self._answer(409)
         self.account.files[path], self.account.copied = data, b""
         return self._answer(201)
 
@@ -172,3 +180,25 @@ def test_a_copy_that_is_never_done_is_none(
         f"write {NEW}",
         f"remove {OLD} while the copy is {len(CONTENT)} bytes",
     ] == account.asked[-2:]
+
+
+def test_a_file_that_is_said_to_be_there_and_is_not_is_written(
+    store: Store, account: Account
+) -> None:
+    """S3 answers so while two write at once, and neither of them need have come to an end."""
+    account.conflicts = 2
+
+    assert store.put_new("final/x", b"1")
+    assert not store.put_new("final/x", b"2")
+    assert b"1" == account.files[NEW]
+
+
+def test_a_file_that_is_never_there_and_never_taken_is_an_error(
+    store: Store, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is told that another was first."""
+    monkeypatch.setattr("mirrorlib.store.objects._PATIENCE", 0.2)
+    account.conflicts = math.inf
+
+    with pytest.raises(StoreError, match=r"cannot write abfss://.*/final/x"):
+        store.put_new("final/x", b"1")
