@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, cast
 
-from obstore.exceptions import BaseError, NotSupportedError
+from obstore.exceptions import BaseError
 
 from mirrorlib.errors import StoreError, first_line
 
@@ -148,7 +148,7 @@ def translated(verb: str, place: object) -> Iterator[None]:
     """Turn what a store raises into one kind of error that names the place."""
     try:
         yield
-    except (OSError, BaseError) as exc:
+    except (OSError, BaseError, NotImplementedError) as exc:  # the last one is obstore's, too
         msg = f"cannot {verb} {os.fspath(place) if isinstance(place, os.PathLike) else place}"
         raise StoreError(
             msg,
@@ -184,7 +184,7 @@ def _has_no_put_new(error: StoreError) -> bool:
     cause = error.__cause__
     if isinstance(cause, OSError):
         return cause.errno in _NO_LINKS
-    return isinstance(cause, NotSupportedError)
+    return isinstance(cause, NotImplementedError)
 
 
 def translated_file(file: BinaryIO, verb: Literal["read", "write"], place: object) -> BinaryIO:

@@ -22,6 +22,7 @@ from azure.storage.blob import BlobServiceClient
 from moto.server import ThreadedMotoServer
 
 import mirrorlib
+from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.landing.poll import Anchor, Onward, see_next
 from mirrorlib.names import parse_name, sequence_name
@@ -222,6 +223,21 @@ def test_a_directory_bucket_lists_in_no_order(bucket: str, seeks: bool) -> None:
     raw = obstore.store.S3Store(bucket, region="us-east-1", skip_signature=True)
 
     assert seeks == ObjectStore(f"s3://{bucket}/zone", raw).seeks
+
+
+def test_a_store_without_a_conditional_put_is_refused(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one is that is set up so; nothing is left behind."""
+    monkeypatch.setenv("AWS_CONDITIONAL_PUT", "disabled")
+    zone = open_store(f"{bucket}/zone")
+
+    with pytest.raises(JournalError, match="has no put-if-absent"):
+        open_state(zone)
+    with pytest.raises(StoreError, match="has no put-if-absent"):
+        mirrorlib.LandingZoneWriter(zone).table("dbo/orders").write(pa.table({"id": [1]}))
+
+    assert zone.list_folder("") is None
 
 
 def test_a_zone_is_published_and_checked(place: str) -> None:
