@@ -99,7 +99,9 @@ class ObjectStore(Store):
         return tuple(found)
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
-        """Read one page: object stores list in byte order."""
+        """Read one page, as object stores list in byte order; all of a store that is known not to."""
+        if isinstance(self._store, _SEEKING) and not self.seeks:
+            return super().first_names(folder, count)
         with translated("list", f"{self.url}/{folder}"):
             size = max(count, 50)
             page = _repeated(

@@ -10,10 +10,13 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import obstore.store
 import pyarrow as pa
@@ -223,6 +226,50 @@ def test_a_directory_bucket_lists_in_no_order(bucket: str, seeks: bool) -> None:
     raw = obstore.store.S3Store(bucket, region="us-east-1", skip_signature=True)
 
     assert seeks == ObjectStore(f"s3://{bucket}/zone", raw).seeks
+
+
+class Unordered(BaseHTTPRequestHandler):
+    """A bucket of some names, twenty a page, the last ones first."""
+
+    def do_GET(self) -> None:
+        """Give a page of the listing."""
+        asked = parse_qs(urlsplit(self.path).query)
+        begin = int(asked.get("continuation-token", ["0"])[0])
+        names = [f"{number:03d}" for number in range(100, 0, -1)][begin : begin + 20]
+        found = "".join(
+            f"<Contents><Key>{asked['prefix'][0]}{name}</Key><Size>1</Size><ETag>x</ETag>"
+            "<LastModified>2026-11-27T10:00:00Z</LastModified></Contents>"
+            for name in names
+        )
+        more = f"<NextContinuationToken>{begin + 20}</NextContinuationToken>" if begin < 80 else ""
+        data = f"<ListBucketResult>{found}{more}</ListBucketResult>".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+def test_the_first_names_of_a_directory_bucket_are_of_all() -> None:
+    """The newest plan has the first one: of one page alone, the journal would look as if it were set back."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Unordered) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        raw = obstore.store.S3Store(
+            "data--use1-az4--x-s3",
+            endpoint=f"http://127.0.0.1:{server.server_port}",
+            client_options={"allow_http": True},
+            skip_signature=True,
+            region="us-east-1",
+        )
+        store = ObjectStore("s3://data--use1-az4--x-s3", raw)
+
+        assert ("001", "002") == store.first_names("plans", 2)
+
+        server.shutdown()
+        thread.join()
 
 
 def test_a_store_without_a_conditional_put_is_refused(
