@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from mirrorlib.errors import first_few
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.files.continued_life import newest_entry
 from mirrorlib.ingest.files.source import refuse_changed_source
@@ -103,7 +104,7 @@ def advance_table(work: Work, course: Course[Reported]) -> Reported:
 def _judge(work: Work, course: Course[Reported]) -> str:
     """Judge a listing before the next plan: from then on, what it has shown counts as known."""
     changed = changed_since(work, course.opened, course.entry)
-    course.warn(
-        *(f"{n} was applied and has been changed since; it is not read again" for n in changed)
-    )
+    if changed:
+        shown = f"{first_few(changed)} ({len(changed):,} in all)"
+        course.warn(f"what was applied and has been changed since is not read again: {shown}")
     return judge_changes(work, course.opened, course.entry, changed)

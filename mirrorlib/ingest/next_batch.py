@@ -298,6 +298,12 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
         if column is not None and column.name.strip() != key.strip():
             repaired = f"the key column {key.strip()!r} is {column.name!r} in the files"
             found.append(f"_metadata.json was repaired: {repaired}")
+    nulls = {one.file.name: one.null_keys for one in prepared.landed if one.null_keys}
+    if nulls:
+        shown = f"{first_few(nulls)} ({len(nulls):,} in all)"
+        found.append(
+            f"{sum(nulls.values()):,} NULL key values; NULL is a key like any other here: {shown}"
+        )
     for landed in prepared.landed:
         found += _warnings_of_file(landed, growth.columns, policies)
     new = [column.name for column in growth.added]
@@ -311,8 +317,6 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
 
 
 def _warnings_of_file(landed: Landed, columns: Columns, policies: Policies) -> Iterator[str]:
-    if landed.null_keys:
-        yield f"{landed.file.name} has {landed.null_keys} NULL key values; NULL is a key like any other here"
     if landed.schema.undeclared:
         undeclared = first_few(landed.schema.undeclared)
         yield f"columns that SchemaDefinition does not declare are strings: {undeclared}"

@@ -134,7 +134,7 @@ def test_a_folder_s_null_can_be_part_of_a_key(
     report = apply(spark, zone, target, settle=0)
 
     assert "current" == report.state, report.reason
-    assert any("has 1 NULL key values" in warning for warning in report.warnings)
+    assert any("1 NULL key values; " in warning for warning in report.warnings)
     rows = read_rows(spark, Path(target) / "orders")
     assert [("eu", "x"), (None, "y")] == sorted(
         ((row["Region"], row["v"]) for row in rows), key=lambda row: str(row[1])

@@ -345,7 +345,21 @@ def test_an_applied_file_that_was_replaced_by_an_older_one_is_told(
 
     os.utime(mirror.replace(1), ns=(written, written - 1))
 
-    assert f"{first.name} was applied and has been changed since" in mirror.run().warnings[0]
+    told = f"changed since is not read again: {first.name} (1 in all)"
+    assert told in mirror.run().warnings[0]
+
+
+def test_applied_files_that_were_replaced_are_told_by_one_sentence(mirror: Mirror) -> None:
+    """A publisher that writes all anew would fill report and status with it."""
+    while len(mirror.files) < 6:
+        mirror.publish()
+    mirror.run()
+    for number in range(1, 6):
+        mirror.replace(number)
+
+    (told,) = mirror.run().warnings
+
+    assert told.endswith(f" {', '.join(map(mirror.file_name, (1, 2, 3)))} … (5 in all)")
 
 
 def test_an_applied_file_that_is_overwritten_during_a_run_is_told(mirror: Mirror) -> None:
@@ -361,7 +375,7 @@ def test_an_applied_file_that_is_overwritten_during_a_run_is_told(mirror: Mirror
 
     mirror.files[1] = meant
     mirror.assert_holds()
-    told = f"{mirror.file_name(2)} was applied and has been changed since; it is not read again"
+    told = f"what was applied and has been changed since is not read again: {mirror.file_name(2)} (1 in all)"
     assert ("current", 4, (told,)) == (found.state, found.position, found.warnings)
 
 

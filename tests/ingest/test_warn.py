@@ -51,3 +51,16 @@ def test_a_key_in_another_case_is_told_once(orders: TableWriter, name: str, told
 
     assert told == len(found)
     assert told == sum("the key column 'id' is 'ID' in the files" in warning for warning in found)
+
+
+def test_null_keys_are_told_by_one_sentence(orders: TableWriter) -> None:
+    """However many files have some."""
+    for _ in range(5):
+        orders.file([{"id": 1, "v": 1}, {"id": None, "v": 2}, {"id": None, "v": 3}])
+
+    (told,) = warnings(orders)
+
+    assert told.startswith("10 NULL key values; ")
+    assert told.endswith(
+        f" {', '.join(f'{number:020d}.parquet' for number in (1, 2, 3))} … (5 in all)"
+    )
