@@ -22,7 +22,14 @@ from mirrorlib.errors import FeedError
 from mirrorlib.feed import proof
 from mirrorlib.feed.schemas import renew, renewed_columns, spans
 from mirrorlib.journal.entries import new_attempt
-from mirrorlib.journal.streams import Start, Stream, WindowEntry, WindowPlan, version_given
+from mirrorlib.journal.streams import (
+    Start,
+    Stream,
+    WindowEntry,
+    WindowPlan,
+    last_seen,
+    version_given,
+)
 
 Bound = int | str | datetime
 NOTHING = -1  # the version before the first
@@ -129,6 +136,7 @@ def plan_window(
         table_id=commits.metadata.id,
         keys=tuple(keys),
         until_hash=commits.hash_of(until),
+        after_hash="" if after is None else last_seen(stream, entry)[2],
     )
 
 

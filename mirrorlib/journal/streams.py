@@ -65,7 +65,9 @@ class WindowPlan(Value):
     until_at: str  # when that version's file was written, ISO 8601, UTC
     table_id: str
     keys: tuple[str, ...]  # the table's key columns; empty when it has none
-    until_hash: str = ""  # of that version's file; "" where an older mirrorlib has planned it
+    # Of these versions' files; "" for a snapshot's *after*, and where an older mirrorlib has planned it.
+    until_hash: str = ""
+    after_hash: str = ""
 
     @staticmethod
     def revive(known: dict[str, Any]) -> dict[str, Any]:
@@ -116,8 +118,9 @@ def last_seen(stream: Stream, entry: WindowEntry | None) -> tuple[str, int, str]
     """Return what a stream last saw of the Delta table: its id, the version, and that one's hash, "" for unknown."""
     if entry is None:
         return stream.table_id, -1 if stream.start_at is None else stream.start_at, ""
-    known = entry.plan.until_hash if entry.position == entry.plan.until else ""
-    return entry.plan.table_id, entry.position, known
+    plan = entry.plan
+    known = plan.until_hash if entry.position == plan.until else plan.after_hash
+    return plan.table_id, entry.position, known
 
 
 def snapshot_command(consumer: str) -> str:

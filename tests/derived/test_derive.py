@@ -381,6 +381,34 @@ def test_a_round_whose_source_was_made_anew_is_given_up(lake: Lake) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("grows", [2, 3], ids=["up to where it was read", "and beyond"])
+def test_a_source_that_was_put_back_under_a_planned_round_is_read_in_full(
+    lake: Lake, grows: int
+) -> None:
+    """The round before it has come to a version that is another one now, whose number the source has reached again."""
+    kept = lake.path("kept")
+    shutil.copytree(lake.path("orders"), kept)
+    lake.run("UPDATE {orders} SET amount = 11", "INSERT INTO {orders} VALUES (5, 5, 50, 'lost')")
+    lake.derive(["orders"], large)
+    lake.run("DELETE FROM {orders} WHERE id = 1", "DELETE FROM {orders} WHERE id = 2")
+
+    def die(event: Event) -> None:
+        if event.step == "commit":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mirrorlib.derive(
+            lake.spark, "out", lake.path("orders"), large, lake.path("out"), observe=die
+        )
+    shutil.rmtree(lake.path("orders"))
+    shutil.move(kept, lake.path("orders"))
+    for number in range(grows):
+        lake.run(f"INSERT INTO {{orders}} VALUES ({6 + number}, 6, 60, 'new')")
+    assert "full" == lake.derive(["orders"], large).how
+    assert "nothing new" == lake.derive(["orders"], large).how
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("dies", [False, True], ids=["", "and its voider died"])
 def test_a_round_that_was_given_up_is_carried_out_by_nobody(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, *, dies: bool
