@@ -45,10 +45,11 @@ READS_WHOLE = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
-# Dates before 1582 are written as they stand; Spark 3.5 refuses them.
+# Dates before 1582 are written as they stand, which Spark 3.5 refuses; moments with their microseconds.
 WRITES_DATES = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 # What a cluster may have set otherwise, and rows or types would not mean what they say.
 _CONF = {
@@ -64,7 +65,6 @@ _CONF = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     **WRITES_DATES,
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     _MERGES_SCHEMAS: "false",
 }
 _READER = {

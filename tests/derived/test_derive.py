@@ -134,6 +134,25 @@ def test_old_dates_are_kept_as_they_are(lake: Lake) -> None:
         lake.derive(["orders"], dated)
 
 
+@pytest.mark.thorough
+def test_moments_keep_their_microseconds(lake: Lake) -> None:
+    """Though a session writes milliseconds, by which a row without a key would not be found again."""
+
+    def same(moments: DataFrame) -> DataFrame:
+        return moments.select("id", "at")
+
+    lake.make("silver", "id int, at timestamp")
+    lake.run(
+        "INSERT INTO {silver} SELECT id, timestamp_micros(1700000000123456 + id) FROM {orders}"
+    )
+    lake.derive(["silver"], same)
+    lake.run("DELETE FROM {silver} WHERE id = 1", "UPDATE {silver} SET id = 9 WHERE id = 2")
+    cuts = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS"}
+    with configured(lake.spark, cuts):
+        report = lake.derive(["silver"], same)
+    assert (1, 2) == (report.added, report.removed)
+
+
 def test_what_fails_before_there_is_a_table_is_told_as_it_is(lake: Lake) -> None:
     """It is no sign of another runner: nothing was committed by anybody, and the transformation is not tried again."""
     tries: list[DataFrame] = []
