@@ -705,9 +705,15 @@ def test_history_that_is_gone_is_made_up_for(lake: Lake) -> None:
 
 
 @pytest.mark.thorough
-def test_a_table_whose_own_log_tells_no_round_is_compared_and_not_replaced(lake: Lake) -> None:
+@pytest.mark.parametrize("begins", [1, 2], ids=["", "and its progress began anew"])
+def test_a_table_whose_own_log_tells_no_round_is_compared_and_not_replaced(
+    lake: Lake, begins: int
+) -> None:
     """By whole rows, as nobody knows who has written; only what is different is in its feed, and once."""
     lake.derive(["orders"], large)
+    if begins > 1:  # Delta knows the mark of the later beginning, which nothing else tells
+        mirrorlib.drop_consumer(lake.root, "derive:out")
+        lake.derive(["orders"], large)
     lake.foreign("ALTER TABLE {out} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
     lake.foreign("INSERT INTO {out} VALUES (1, 99, 'x')")  # before the log begins
     told, out = newest_version(lake.path("out")), lake.path("out")
