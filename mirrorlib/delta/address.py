@@ -18,7 +18,7 @@ from mirrorlib.delta.log import LOG
 from mirrorlib.delta.trouble import as_mirror_error, tell_trouble
 from mirrorlib.errors import FeedError, StoreError, first_line, printable
 from mirrorlib.identifiers import quote
-from mirrorlib.names import TableName, as_names, is_ignored, matches
+from mirrorlib.names import TableName, as_names, is_ignored, matches, refuse_unmatched
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import TABLE_DEPTH
 
@@ -112,24 +112,35 @@ def split_dotted(name: str) -> list[str]:
 
 
 def find_tables(
-    spark: SparkSession, place: str, catalog: str | None, patterns: Sequence[str] = ()
+    spark: SparkSession,
+    place: str,
+    catalog: str | None,
+    patterns: Sequence[str] = (),
+    *,
+    each: bool = False,
 ) -> list[tuple[str, str]]:
     """Find tables by name or glob, all without one; views and tables of other formats are none.
 
     A ledger that is kept in the same place is found by its name only: its rows are about the others. Raises
-    `StoreError` where the place cannot be listed.
+    `StoreError` where the place cannot be listed, and `LandingZoneError` where *each* pattern has to fit a table and
+    one does not.
     """
 
-    def asked(name: str) -> bool:
+    def parsed(name: str) -> TableName:
         schema, _, table = name.rpartition("/")
-        about_others = table in {LEDGER, EVENTS} and not {name, table} & {*as_names(patterns)}
-        is_asked = matches(TableName(schema or None, table), patterns)
-        return is_asked and (name == place or not about_others)
+        return TableName(schema or None, table)
+
+    def asked(name: str) -> bool:
+        table = parsed(name)
+        named = {name, table.table} & {*as_names(patterns)}
+        about_others = table.table in {LEDGER, EVENTS} and not named
+        return matches(table, patterns) and (name == place or not about_others)
 
     if catalog is None:
         store = open_store(place)
         below = _walk(store, "", TABLE_DEPTH)
         all_of_it = [(name or place, f"{store.url}/{name}".rstrip("/")) for name in below]
+        refuse_unmatched(patterns if each else (), [parsed(name) for name, _ in all_of_it])
         return [(name, address) for name, address in all_of_it if asked(name)]
     schema = f"{quote(catalog)}.{quote(place)}"
     try:
@@ -138,6 +149,7 @@ def find_tables(
         told = tell_trouble(exc, "list the tables")
         raise StoreError(told.reason, found=told.found or schema, next_step=told.next_step) from exc
     names = sorted(row["tableName"] for row in rows if not row["isTemporary"])
+    refuse_unmatched(patterns if each else (), list(map(parsed, names)))
     found = [(name, f"{schema}.{quote(name)}") for name in names if asked(name)]
     return [(name, address) for name, address in found if _may_be_delta(spark, address)]
 

@@ -75,13 +75,14 @@ def enable_feed(
     Raises:
         FeedError: *days* is not a number of days.
         StoreError: the place cannot be listed.
+        LandingZoneError: a pattern matches none of its tables.
 
     """
     if days is not None:
         _check_days(days)
     place = os.fspath(place)
     done = act_on_tables(
-        find_tables(spark, place, catalog, tables),
+        find_tables(spark, place, catalog, tables, each=True),
         lambda name, address: _switch_on(spark, name, address, days),
         partial(Enabled, state="refused"),
     )

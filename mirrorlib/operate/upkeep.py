@@ -82,6 +82,7 @@ def optimize_tables(
 
     Raises:
         StoreError: the target cannot be listed.
+        LandingZoneError: a pattern matches none of its tables.
 
     """
     place = Target.of(target, catalog=catalog, state=state)
@@ -100,7 +101,7 @@ def optimize_tables(
             seconds=round(time.perf_counter() - began, 3),
         )
 
-    found = find_tables(spark, place.place, catalog, tables)
+    found = find_tables(spark, place.place, catalog, tables, each=True)
     done = act_on_tables(found, optimize, partial(Optimized, state="failed"))
     return OptimizeReport(target=place.shown, tables=done)
 
@@ -157,6 +158,7 @@ def vacuum_tables(
 
     Raises:
         StoreError: the target cannot be listed.
+        LandingZoneError: a pattern matches none of its tables.
 
     """
     place = Target.of(target, catalog=catalog, state=state)
@@ -186,7 +188,7 @@ def vacuum_tables(
         with contextlib.nullcontext() if dry_run else held:  # VACUUM commits that it was there
             return replace(told, files=_vacuum(spark, table, kept, dry_run=dry_run))
 
-    found = find_tables(spark, place.place, catalog, tables)
+    found = find_tables(spark, place.place, catalog, tables, each=True)
     done = act_on_tables(found, vacuum, partial(Vacuumed, state="failed"))
     return VacuumReport(target=place.shown, tables=done)
 

@@ -126,6 +126,16 @@ def test_enable_feed(
             switch()
 
 
+@pytest.mark.parametrize("command", ["enable-feed", "optimize", "vacuum"])
+def test_a_name_that_fits_no_table_is_no_success(
+    mirror: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt one would pass for a table on which all is well, next to one that is there."""
+    code, out, err = run(capsys, command, mirror, "--table", "orders", "--table", "odrers")
+    assert (2, "") == (code, out)
+    assert "odrers: no table matches (found tables orders" in err
+
+
 def test_what_is_kept_for_longer_is_not_shortened(spark: SparkSession, tmp_path: Path) -> None:
     """Neither the log nor the files, whatever unit they are said in; each for itself."""
     table = Table(
