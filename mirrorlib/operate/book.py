@@ -19,7 +19,7 @@ from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import TableRef, find_table, named_rows, read_table, refer
 from mirrorlib.errors import JournalError
 from mirrorlib.journal.disk import Journal
-from mirrorlib.names import parse_name
+from mirrorlib.names import TableName, parse_name
 from mirrorlib.operate.ledger import Applied, newest_batches
 from mirrorlib.operate.status import StatusReport, read_status
 from mirrorlib.store import PathOrUrl, Store, open_store
@@ -111,8 +111,11 @@ def _new_batches(
         name, last = parse_name(table.table), known.get(table.table, (0, 0))
         found, well = list[Applied](), False
         with noted(failures):
-            for batch in newest_batches(Journal(state, name), name, last):
+            journal = Journal(state, name)
+            for batch in newest_batches(journal, name, last):
                 found.append(batch)
+            if not found:
+                _check_known(journal, name, last)
             well = True
         # All that is new of a life or nothing: the newest batch tells where to go on.
         whole = [one for one in found if well or found[-1].batch == 1 or one.life > found[-1].life]
@@ -124,6 +127,19 @@ def _new_batches(
             }
             rows.append(to_row(LEDGER_COLUMNS, asdict(batch) | more))
     return rows, failures
+
+
+def _check_known(journal: Journal, name: TableName, last: tuple[int, int]) -> None:
+    """Raise `JournalError` where a journal has begun again since: its batches up to the ledger's *last* look known."""
+    newest = next(newest_batches(journal, name, (0, 0)), None)
+    if newest is None or (newest.life, newest.batch) >= last:
+        return
+    msg = "the ledger has batches of this table that its journal has not"
+    found = f"life {newest.life}, batch {newest.batch}, in the ledger {last[0]}, {last[1]}"
+    step = (
+        "Say the right state; of a target that was loaded again, write the ledger to another place."
+    )
+    raise JournalError(msg, table=name.shown, found=found, next_step=step)
 
 
 def _new_events(spark: SparkSession, events: TableRef, status: StatusReport) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -177,6 +178,28 @@ def test_the_kept_ledger_goes_on_behind_a_life_that_is_damaged(
     assert not told.ok
     rows = read_rows(spark, f"{place}/mirrorlib_ledger")
     assert [(1, 1), (2, 1)] == sorted((row["life"], row["batch"]) for row in rows)
+
+
+@pytest.mark.thorough
+def test_the_kept_ledger_tells_of_a_journal_that_has_begun_again(
+    spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
+) -> None:
+    """Of a target that was removed and loaded again: what it has would look as if the ledger had it."""
+    orders, place = zone.table("orders", keys=["id"]), str(tmp_path / "kept")
+    for number in (1, 2):
+        orders.file([{"id": number}])
+        assert mirrorlib.apply(spark, str(zone), target, max_files=1).ok
+    told = [mirrorlib.write_ledger(spark, target, place) for _ in range(2)]
+    shutil.rmtree(target)
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    told.append(mirrorlib.write_ledger(spark, target, place))
+
+    assert [True, True, False] == [report.ok for report in told]
+    assert (
+        "orders: the ledger has batches of this table that its journal has not"
+        in told[-1].failures[0]
+    )
+    assert "(found life 1, batch 1, in the ledger 1, 2)" in told[-1].failures[0]
 
 
 @pytest.mark.parametrize("last", [0, -1])
