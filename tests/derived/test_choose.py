@@ -101,6 +101,10 @@ MOVES: dict[str, tuple[Transform, str]] = {
         lambda t: t.d.where("date_add(DATE '2020-01-01', v) >= current_date()"),
         "current_date gives another value each time",
     ),
+    "where names are looked for": (
+        lambda t: t.d.selectExpr("c", "current_path() AS path"),
+        "current_path gives another value each time",
+    ),
     "whatever a function does": (
         lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v") & (t.f.now() > "2020-01-01")),
         " gives another value each time",

@@ -27,9 +27,9 @@ _DRAWN = re.compile(
 )
 # What is another thing by and by, though nothing of the sources is.
 _OF_THE_MOMENT = re.compile(
-    "current_catalog|current_database|current_date|current_schema|current_time|current_timestamp|"
-    "current_timezone|current_user|curdate|java_method|localtimestamp|now|reflect|session_user|"
-    "try_reflect|user",
+    "current_catalog|current_database|current_date|current_path|current_schema|current_time|"
+    "current_timestamp|current_timezone|current_user|curdate|java_method|localtimestamp|now|reflect|"
+    "session_user|try_reflect|user",
     re.IGNORECASE,
 )
 # So is a text that Spark takes for a moment where it becomes a date or a timestamp, with a time zone or without: its
