@@ -22,7 +22,7 @@ from mirrorlib.delta.properties import FILE_RETENTION
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
 from mirrorlib.derived.place import find_place
 from mirrorlib.errors import JournalError, StoreError
-from mirrorlib.feed.proof import CLOCKS, retention_of
+from mirrorlib.feed.proof import CLOCKS, kept_for, retention_of
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import last_seen, version_given
@@ -42,6 +42,8 @@ _FASTER = {
 # VACUUM lists a table's folders by so many tasks, which is 10,000 by default: 40 seconds of two cores.
 _PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTERS = 200
+# Newer Delta keeps what the table says, whatever it is asked for, unless this is off.
+_IGNORES = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +175,7 @@ def vacuum_tables(
             folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
             if folder != place.state:
                 streams += [each for each in elsewhere(folder) if each.table == below]
-        kept = retention_of(table.commits, FILE_RETENTION) if asked is None else asked
-        losers = _losers(table.commits, streams, datetime.now(UTC) - kept + CLOCKS)
+        losers = _losers(table.commits, streams, _horizon(table.commits, asked))
         told = Vacuumed(
             table=name,
             state="ready" if dry_run else "vacuumed",
@@ -186,7 +187,7 @@ def vacuum_tables(
             return replace(told, state="refused", reason=f"{told.reason}. {advice}")
         held = find_place(spark, address, state=state).hold(spark)
         with contextlib.nullcontext() if dry_run else held:  # VACUUM commits that it was there
-            return replace(told, files=_vacuum(spark, table, kept, dry_run=dry_run))
+            return replace(told, files=_vacuum(spark, table, hours, dry_run=dry_run))
 
     found = find_tables(spark, place.place, catalog, tables, each=True)
     done = act_on_tables(found, vacuum, partial(Vacuumed, state="failed"))
@@ -201,10 +202,23 @@ def _elsewhere(state: str) -> list[Registry]:
         return []
 
 
-def _vacuum(spark: SparkSession, table: FeedTable, kept: timedelta, *, dry_run: bool) -> int | None:
-    statement = f"VACUUM {table.sql} RETAIN {kept / timedelta(hours=1):.4f} HOURS"
+def _horizon(commits: Commits, asked: timedelta | None) -> datetime:
+    """Say up to when versions were committed whose files may go.
+
+    Where Delta does not let itself be told, it keeps what the table says, which may be less than is *asked* for.
+    """
+    kept = retention_of(commits, FILE_RETENTION) if asked is None else asked
+    own = kept_for(commits, FILE_RETENTION)
+    return datetime.now(UTC) - (kept if own is None else min(kept, own)) + CLOCKS
+
+
+def _vacuum(
+    spark: SparkSession, table: FeedTable, hours: int | None, *, dry_run: bool
+) -> int | None:
+    # Delta itself reads the table's own: said here, in whole hours, it might be less.
+    statement = f"VACUUM {table.sql}" + ("" if hours is None else f" RETAIN {hours} HOURS")
     listers = min(_LISTERS, int(read_conf(spark, _PARALLELISM) or _LISTERS))
-    with configured(spark, {}, {_PARALLELISM: str(listers)}):
+    with configured(spark, {}, {_PARALLELISM: str(listers), _IGNORES: "false"}):
         if dry_run:
             return len(spark.sql(f"{statement} DRY RUN").collect())
         spark.sql(statement)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -850,6 +851,35 @@ def test_vacuum_leaves_what_a_consumer_has_still_to_read(source: Source) -> None
         assert done.ok
     finally:
         source.spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+
+
+@pytest.mark.thorough
+def test_vacuum_leaves_what_delta_would_take_whatever_it_is_asked_to_keep(source: Source) -> None:
+    """Some Delta keeps what the table says, and no longer; where it lets itself be told, it keeps what is asked."""
+    source.export()
+    source.run("UPDATE {t} SET v = 'z'")
+    age_log(source, hours=24 * 9)
+    long = mirrorlib.vacuum(source.spark, source.target, hours=720, dry_run=True)
+    source.export()
+    for file in filter(Path.is_file, Path(source.target, "orders").rglob("*")):
+        os.utime(file, (then := time.time() - 24 * 3600 * 9, then))
+    asked = [
+        mirrorlib.vacuum(source.spark, source.target, hours=hours, dry_run=True).tables[0].files
+        for hours in (720, 170)
+    ]
+
+    assert ("refused", ("lake",)) == (long.tables[0].state, long.tables[0].losers)
+    assert [1, 3] == asked  # a folder that may be empty, and the change files in it
+
+
+@pytest.mark.thorough
+def test_vacuum_goes_by_what_the_table_says_to_the_minute(source: Source) -> None:
+    """Its statement takes whole hours: by them, a table that keeps files for less would be refused each time."""
+    names = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")
+    told = ", ".join(f"'{name}' = 'interval 20 minutes'" for name in names)
+    source.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({told})")
+    report = mirrorlib.vacuum(source.spark, source.target, dry_run=True)
+    assert [("ready", "")] == [(table.state, table.reason) for table in report.tables]
 
 
 @pytest.mark.thorough
