@@ -205,11 +205,12 @@ def _elsewhere(state: str) -> list[Registry]:
 def _horizon(commits: Commits, asked: timedelta | None) -> datetime:
     """Say up to when versions were committed whose files may go.
 
-    Where Delta does not let itself be told, it keeps what the table says, which may be less than is *asked* for.
+    Where Delta does not let itself be told, it keeps what the table says, which may be less than is *asked* for. It
+    goes by the age of each file, and a commit may have taken hours: a seventh of the time is a day of Delta's week.
     """
     kept = retention_of(commits, FILE_RETENTION) if asked is None else asked
     own = kept_for(commits, FILE_RETENTION)
-    return datetime.now(UTC) - (kept if own is None else min(kept, own)) + CLOCKS
+    return datetime.now(UTC) - (kept if own is None else min(kept, own)) * 6 / 7 + CLOCKS
 
 
 def _vacuum(

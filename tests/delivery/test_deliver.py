@@ -873,6 +873,21 @@ def test_vacuum_leaves_what_delta_would_take_whatever_it_is_asked_to_keep(source
 
 
 @pytest.mark.thorough
+def test_vacuum_leaves_what_a_commit_of_a_day_wrote_first(source: Source) -> None:
+    """Delta goes by the age of a change file, which is older than the commit that a consumer has still to read."""
+    source.export()
+    source.run("UPDATE {t} SET v = 'z'")
+    age_log(source, hours=24 * 6 + 1)
+    early = mirrorlib.vacuum(source.spark, source.target, dry_run=True)
+    age_log(source, hours=-3)
+    young = mirrorlib.vacuum(source.spark, source.target, dry_run=True)
+
+    assert [("refused", ("lake",)), ("ready", ())] == [
+        (report.tables[0].state, report.tables[0].losers) for report in (early, young)
+    ]
+
+
+@pytest.mark.thorough
 def test_vacuum_goes_by_what_the_table_says_to_the_minute(source: Source) -> None:
     """Its statement takes whole hours: by them, a table that keeps files for less would be refused each time."""
     names = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")
