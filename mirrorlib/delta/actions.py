@@ -81,7 +81,6 @@ class FeedCommit:
     pairs: bool  # it may delete and insert rows of one key
     # It writes all rows again in other types, and changes none, as mirrorlib says of it.
     rewrites: bool
-    removes: bool  # it takes files out of the table, whatever that means to its rows
     # The data and change files that hold its changes, and their deletion vectors, relative to the table; those that
     # lie elsewhere, as a clone's first ones do, are not among them.
     files: tuple[str, ...]
@@ -129,7 +128,6 @@ def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
         rows=_rows(metrics, replaces=bool(removes) and operation not in _DML) if changes else 0,
         pairs=changes and not alone and bool(removes or images),
         rewrites=rewrites,
-        removes=bool(removes),
         files=() if rewrites else _files(images or data),
         change_files=_change_files(version, adds, removes, images, info),
         protocol=protocol,

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mirrorlib.delivery.consumers import tell_horizon
-from mirrorlib.delta.actions import FeedCommit
 from mirrorlib.delta.address import FeedTable, act_on_tables, find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import FILE_RETENTION
@@ -231,8 +230,7 @@ def _vacuum(
 def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) -> dict[str, str]:
     """Name the consumers that have still to read what may go, and say how far they are.
 
-    That are changes from before a moment, rows of a snapshot that is planned and were replaced before it, and
-    whatever may soon leave the table's log.
+    That are changes from before a moment, and whatever may soon leave the table's log.
     """
     found: dict[str, str] = {}
     for registry in streams:
@@ -252,29 +250,21 @@ def _tell_loss(commits: Commits, registry: Registry, horizon: datetime) -> str:
     entry = registry.newest(stream)
     if not commits.is_still(*last_seen(stream, entry)):
         return ""  # of a table that was made anew, or of another schema's, and reads nothing of this one
-    who = f"{registry.table}: consumer {registry.consumer}"
-    if entry is not None and entry.done is None and entry.plan.kind == "snapshot":
-        until = entry.plan.until
-        gone = _first_before(commits, until, horizon, lambda commit: commit.removes)
-        what = f"is to be given the rows of version {until}, and what version {gone} took of them"
-        return "" if gone is None else f"{who} {what} may be removed"
     position = version_given(stream, entry)
     if position is None:  # it is given a snapshot of what is there by then
         return ""
     if loss := tell_horizon(commits, registry, position):
         return loss
-    gone = _first_before(commits, position, horizon, lambda commit: commit.changes)
-    what = f"has read up to version {position}, and the changes of version {gone}"
-    return "" if gone is None else f"{who} {what} may be removed"
+    gone = _first_before(commits, position, horizon)
+    who = f"{registry.table}: consumer {registry.consumer} has read up to version {position}"
+    return "" if gone is None else f"{who}, and the changes of version {gone} may be removed"
 
 
-def _first_before(
-    commits: Commits, after: int, horizon: datetime, asked: Callable[[FeedCommit], bool]
-) -> int | None:
-    """Find the first version behind one, of those that were written before a moment, of which something holds."""
+def _first_before(commits: Commits, after: int, horizon: datetime) -> int | None:
+    """Find the first version behind one that has changes, of those that were written before a moment."""
     for version in range(max(after + 1, commits.first), commits.newest + 1):
         if commits.written_at(version) >= horizon:
             return None
-        if asked(commits.read(version)):
+        if commits.read(version).changes:
             return version
     return None
