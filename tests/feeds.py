@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -71,15 +70,6 @@ class Table:
             if file.is_file():
                 os.utime(file, (then, then))
         return self
-
-
-def forget_rows(log: Path) -> None:
-    """Let the metrics of a MERGE, in its version's file, say that it changed no row."""
-    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    for line in lines:
-        metrics = line.get("commitInfo", {}).get("operationMetrics", {})
-        metrics.update({name: "0" for name in metrics if name.startswith("numTargetRows")})
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 def told(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:

@@ -76,7 +76,6 @@ class FeedCommit:
     stated_at: datetime | None  # when it was committed, where it says so itself
     metadata: Metadata | None  # what it sets the table's metadata to; None when it leaves it
     changes: bool  # it adds, removes or changes rows
-    forgotten: bool  # Delta's reader leaves it out by its metrics, although it changes rows
     rows: int | None  # how many rows it changes, as its metrics say; None where they do not
     pairs: bool  # it may delete and insert rows of one key
     # It writes all rows again in other types, and changes none, as mirrorlib says of it.
@@ -106,14 +105,12 @@ def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
     )
     info = info or {}
     operation, metrics = info.get("operation"), info.get("operationMetrics") or {}
-    inserted, updated, deleted = (metrics.get(name) for name in _MERGED)
+    inserted, _, deleted = (metrics.get(name) for name in _MERGED)
     provenance = tell_commit(version, info)
     stated = info.get("inCommitTimestamp")
     data = [file for file in (*adds, *removes) if file.get("dataChange")]
     rewrites = (provenance.ours or {}).get("outcome") == REWRITE and metadata is not None
     changes = bool(data or images) and not rewrites
-    # Every change but a plain append has images.
-    unsaid = operation == "MERGE" and {inserted, updated, deleted} == {"0"}
     alone = operation in _ONE_KIND or (operation == "MERGE" and "0" in {inserted, deleted})
     asked = info.get("operationParameters") or {}
     kept = asked.get("specifiedRetentionMillis", asked.get("defaultRetentionMillis", 0))
@@ -124,7 +121,6 @@ def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
         stated_at=None if stated is None else datetime.fromtimestamp(stated / 1000, UTC),
         metadata=None if metadata is None else read_metadata(metadata),
         changes=changes,
-        forgotten=changes and unsaid and (bool(images) or not _is_copy(adds, removes)),
         rows=_rows(metrics, replaces=bool(removes) and operation not in _DML) if changes else 0,
         pairs=changes and not alone and bool(removes or images),
         rewrites=rewrites,
@@ -171,19 +167,6 @@ def _change_files(
         return None
     named = ((unquote(file["path"]), file["size"]) for file in files)
     return tuple(ChangeFile(path=path, size=n, version=version, images=by) for path, n in named)
-
-
-def _is_copy(adds: Sequence[Action], removes: Sequence[Action]) -> bool:
-    """Say whether as many rows come as go: a MERGE writes files again in which no clause of it applies to a row."""
-    come, went = ([_live(file) for file in files] for files in (adds, removes))
-    return None not in (*come, *went) and sum(filter(None, come)) == sum(filter(None, went))
-
-
-def _live(file: Action) -> int | None:
-    """Count the rows of a file that its deletion vector leaves; None where its statistics do not tell."""
-    count = json.loads(file.get("stats") or "{}").get("numRecords")
-    vector = file.get("deletionVector") or {}
-    return None if count is None else int(count) - int(vector.get("cardinality", 0))
 
 
 def _files(files: Iterable[Action]) -> Held:

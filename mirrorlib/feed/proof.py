@@ -83,8 +83,6 @@ def flaw_of(commit: FeedCommit, current: Metadata, newest: Metadata) -> str:
         return f"column mapping was taken away since version {version}, and Delta finds its columns no more"
     if not (became.has_feed or commit.rewrites):
         return f"the feed was off when version {version} was committed"
-    if commit.forgotten:
-        return f"version {version} changes rows, but its metrics say it does not, and Delta leaves it out"
     if commit.changes and not (spans(current, became) or widens(current, became)):
         return f"version {version} replaced rows and schema at once"
     # Rows that it leaves alone have the values again that a column had before it was dropped.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mirrorlib
-from feeds import forget_rows
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.errors import JournalError, TableBusyError
 from mirrorlib.journal.leases import Lease, hold
@@ -427,22 +426,6 @@ def test_lost_history_stops_the_stream_or_resets_the_receiver(source: Source) ->
     assert (states["careful"].health, states["lake"].health) == ("expired", "current")
     assert "--rewind careful --to snapshot" in (states["careful"].reason or "")
     assert "version 4" in states["careful"].reason
-
-
-@pytest.mark.thorough
-def test_changes_that_delta_forgets_are_lost_history(source: Source) -> None:
-    """A MERGE whose metrics say that it changed nothing: a snapshot takes its place where it may, once."""
-    source.export(on_expired="snapshot")
-    source.run(
-        "MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'z'"
-    )
-    forget_rows(Path(source.target, "orders", "_delta_log", f"{4:020d}.json"))
-
-    reset = source.export(on_expired="snapshot")
-
-    assert (reset.state, reset.resets, reset.position) == ("current", 1, 4), reset.reason
-    assert [[1, "z", "insert", 4]] == source.sink.windows()[-1]["rows"]
-    assert (0, "current") == (source.export(on_expired="snapshot").windows, source.status().health)
 
 
 @pytest.mark.thorough

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import mirrorlib
-from feeds import FEED, Table, forget_rows, told
+from feeds import FEED, Table, told
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import FeedError, FeedExpiredError
@@ -261,21 +261,6 @@ def test_a_table_that_replaced_another_begins_with_what_comes(table: Table) -> N
         assert 6 == caught.value.first_readable
     assert [(6, "insert", 9, "z")] == told(table.read(after=5))
     assert ALL == told(table.read(after=-1, until=4))
-
-
-@pytest.mark.thorough
-def test_a_merge_whose_metrics_are_zero_is_told(table: Table) -> None:
-    """Delta leaves such a commit out, whatever it holds; what comes after it can be read."""
-    table.run(
-        "MERGE INTO {t} t USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'Z'",
-        "INSERT INTO {t} VALUES (6, 'f')",
-    )
-    forget_rows(Path(table.log(5)))
-
-    with pytest.raises(FeedExpiredError, match="metrics") as caught:
-        table.read(after=4)
-    assert 6 == caught.value.first_readable
-    assert [(6, "insert", 6, "f")] == told(table.read(after=5))
 
 
 @pytest.mark.thorough
