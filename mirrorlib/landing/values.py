@@ -40,16 +40,11 @@ def fit_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if not comparable(values.type, target):
         msg = f"{values.type} values have no place in {target}"
         raise pa.ArrowInvalid(msg)
-    cast = _cast(values, target)
     if pa.types.is_decimal(values.type) and pa.types.is_float32(target):
         # As doubles: the nearest single of 0.35 is written 0.35 too, and another number in a column that widens.
-        cast, values = cast.cast(pa.float64()), _cast(values, pa.float64())
-        return _kept(cast, cast, values).cast(target)
-    return _kept(cast, _cast(cast, values.type), values)
-
-
-def _kept(cast: pa.ChunkedArray, back: pa.ChunkedArray, values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return what was cast if all of it comes back as it was."""
+        return fit_values(fit_values(values, pa.float64()), target)
+    cast = _cast(values, target)
+    back = _cast(cast, values.type)
     same = pc.equal(back, values)
     if is_binary_float(values.type):
         same = pc.or_(same, pc.and_(pc.is_nan(back), pc.is_nan(values)))
