@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 
 import mirrorlib
 from mirrorlib.delta.log import checksum_path, read_checksum
+from mirrorlib.delta.sessions import configured
 from mirrorlib.errors import StoreError, TableBusyError
 from mirrorlib.ingest.batch import adopt
 from mirrorlib.ingest.batch.adopt import tell_ends
@@ -84,10 +86,10 @@ def test_the_table_is_summed_up_beside_the_commit(
             raise StoreError(msg)
         put(store, path, data)
 
-    def spoil(*given: Any) -> None:
+    def spoil(*given: Any) -> bool:
         path = fresh.path / checksum_path(fresh.newest)
         path.write_text(json.dumps({**json.loads(path.read_text()), "txnId": "another"}))
-        decode(*given)
+        return decode(*given)
 
     put, decode = LocalStore.put, adopt._decode
     if trouble == "lost":
@@ -225,6 +227,21 @@ def test_files_whose_path_looks_like_a_pattern_are_read(
     mirror.publish([{"id": 1, "v": "x"}])
 
     assert ["overwrite"] == kinds(mirror.assert_current())
+
+
+@pytest.mark.parametrize("day", [date(1, 1, 1), datetime(1899, 12, 31, tzinfo=UTC)], ids=str)
+@pytest.mark.parametrize("mode", ["EXCEPTION", "LEGACY"])
+def test_days_that_other_readers_take_for_others_are_written_by_spark(
+    fresh: Mirror, day: date, mode: str
+) -> None:
+    """Its files say by which calendar; of one that does not, Spark 3.5 refuses those before 1582, or reads other days."""
+    fresh.publish([{"id": 1, "day": day}])
+
+    assert ["overwrite"] == kinds(fresh.assert_current())
+
+    with configured(fresh.spark, {"spark.sql.parquet.datetimeRebaseModeInRead": mode}):
+        rows = fresh.spark.read.format("delta").load(str(fresh.path))
+        assert 1 == rows.where(f"day = '{day}'").count()
 
 
 def test_a_table_for_plain_readers_takes_files_too(fresh: Mirror) -> None:

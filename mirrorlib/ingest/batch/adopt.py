@@ -31,6 +31,7 @@ from mirrorlib.delta.log import FileLog, checksum_path, commit_path
 from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.delta.sessions import PATTERN, carries_marks, file_reader, side_by_side
 from mirrorlib.delta.table import Found, find_table
+from mirrorlib.delta.trouble import conditions_of
 from mirrorlib.errors import StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
@@ -51,6 +52,7 @@ _ASKS_NOTHING = frozenset({
 })  # fmt: skip
 # Of what a checksum tells, what only has to be right, or is added up. Source: "Version Checksum File".
 _CHECKSUM = {"tableSizeBytes", "numFiles", "numMetadata", "numProtocol", "metadata", "protocol"}
+_ANCIENT = "READ_ANCIENT_DATETIME"
 _LONGEST = 36  # bytes of a text in a log, as of a UUID
 _WORTH_IT = 8 << 20  # bytes a file: many small ones are better written together
 
@@ -77,7 +79,8 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
                 return False
             if not all(side_by_side(partial(_copy, table), pairs, table.at_once)):
                 return False
-            _decode(work.spark, prepared)
+            if not _decode(work.spark, prepared):
+                return False
             prepared.check_files()
             adds = [_added(landed, copy) for landed, copy in pairs]
             seen = Commits(table, work.table)
@@ -118,12 +121,21 @@ def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
     return version if plan.before or not found.bytes else None
 
 
-def _decode(spark: SparkSession, prepared: Prepared) -> None:
-    """Let Spark decode all values: what a page does not give is found before the file counts."""
+def _decode(spark: SparkSession, prepared: Prepared) -> bool:
+    """Let Spark decode all values: what a page does not give is found before the file counts.
+
+    False where a day or moment is so old that readers ask for its calendar, of which only Spark's own files say any.
+    """
     ddl = ", ".join(column.ddl for column in prepared.growth.columns)
     paths = (one.source.zone.uri(one.file.path) for one in prepared.landed)
-    rows = file_reader(spark, ddl).parquet(*paths)
-    rows.agg(*(f.count(quote(name)) for name in rows.columns)).collect()
+    rows = file_reader(spark, ddl).option("datetimeRebaseMode", "EXCEPTION").parquet(*paths)
+    try:
+        rows.agg(*(f.count(quote(name)) for name in rows.columns)).collect()
+    except Exception as exc:
+        if not any(_ANCIENT in name for name in conditions_of(exc)):
+            raise
+        return False
+    return True
 
 
 def _are_inserts(attempt: Attempt, prepared: Prepared) -> bool:
