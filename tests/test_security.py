@@ -221,12 +221,24 @@ def checked(zone: ZoneWriter, *, memory: int, deep: bool = False) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_dictionary_is_decoded_in_bounded_memory(tmp_path: Path) -> None:
-    """A value that all rows share comes in batches of few rows; texts as files have them, in large ones."""
-    values = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), ["a" * (1 << 20)])
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.string_view(), pa.json_(), pa.dictionary(pa.int32(), pa.string())],
+    ids=str,
+)
+def test_a_dictionary_is_decoded_in_bounded_memory(tmp_path: Path, kind: pa.DataType) -> None:
+    """A value that all rows share comes in batches of few rows, as whatever its writer held it; usual texts in large ones."""
+    text = pa.array(["a" * (1 << 20)] * 40)
+    if isinstance(kind, pa.BaseExtensionType):
+        values = pa.ExtensionArray.from_storage(kind, text)
+    else:
+        values = text.dictionary_encode() if pa.types.is_dictionary(kind) else text.cast(kind)
+    part = pa.table({"v": values})
     bomb, usual = tmp_path / "bomb.parquet", tmp_path / "usual.parquet"
     limits = {"dictionary_pagesize_limit": 1 << 30, "compression": "zstd"}
-    pq.write_table(pa.table({"v": values}), bomb, store_schema=False, **limits)
+    with pq.ParquetWriter(bomb, part.schema, **limits) as writer:
+        for _ in range(6):
+            writer.write_table(part)
     pq.write_table(pa.table({"v": [f"{n:020d}" for n in range(100_000)]}), usual, **limits)
 
     assert bomb.stat().st_size < 1 << 14
@@ -234,6 +246,16 @@ def test_a_dictionary_is_decoded_in_bounded_memory(tmp_path: Path) -> None:
         assert {True} == {batch.nbytes < 80 << 20 for batch in iter_batches(file)}
     with usual.open("rb") as file:
         assert 8192 == max(len(batch) for batch in iter_batches(file))
+
+
+def test_wide_bytes_of_one_length_are_decoded_in_bounded_memory(tmp_path: Path) -> None:
+    """A few KB of a file that are 128 MB."""
+    path = tmp_path / "wide.parquet"
+    part = pa.array([b"a" * (1 << 16)] * 250, pa.binary(1 << 16))
+    pq.write_table(pa.table({"v": pa.chunked_array([part] * 8)}), path, compression="zstd")
+
+    with path.open("rb") as file:
+        assert {True} == {batch.nbytes < 80 << 20 for batch in iter_batches(file)}
 
 
 def test_a_footer_is_parsed_as_often_however_many_row_groups_it_names(

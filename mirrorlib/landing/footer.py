@@ -95,8 +95,6 @@ def is_native(stored: pa.DataType, physical: str = "") -> bool:
     """
     if pa.types.is_timestamp(stored):
         return stored.unit != "ns" or physical == "INT96"
-    if isinstance(stored, pa.BaseExtensionType):
-        return False
     if pa.types.is_decimal(stored):
         return bool(stored.precision <= MAX_PRECISION)
     return not (pa.types.is_null(stored) or pa.types.is_time(stored) or pa.types.is_float16(stored))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from inspect import signature
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.landing.columns import LONGEST_ROW
+from mirrorlib.landing.types import plain_type
+from mirrorlib.landing.values import plain_values
 
 ROWS_AT_A_TIME = 1 << 17
 _ROWS_OF_TEXT = 1 << 13  # where a value may be of any length
@@ -17,7 +20,14 @@ _BYTES_AT_A_TIME = 64 << 20
 _SMALL_DICTIONARY = 512 << 10  # bytes: 4 GiB at worst, with so many rows of text at a time
 _LITTLE = 1 << 16
 _TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+_FIXED = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_fixed_size_binary)
 _TEXT_KINDS = frozenset({"ENUM", "JSON"})
+# Where they are, a column that is to stay a dictionary does not. Older pyarrows have none to switch off.
+_NO_EXTENSIONS: dict[str, Any] = (
+    {"arrow_extensions_enabled": False}
+    if "arrow_extensions_enabled" in signature(pq.ParquetFile).parameters
+    else {}
+)
 _SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
 
 
@@ -35,6 +45,7 @@ def open_parquet(
             buffer_size=buffer,
             coerce_int96_timestamp_unit="us",
             read_dictionary=list(packed),
+            **_NO_EXTENSIONS,
         )
     except UnicodeDecodeError as exc:
         msg = "a column's name is not UTF-8"
@@ -42,7 +53,9 @@ def open_parquet(
 
 
 def read_schema(source: BinaryIO) -> tuple[pa.Schema, pq.FileMetaData]:
-    """Read a file's columns, and its footer; ENUM and JSON, bytes to pyarrow perhaps, are text, as they are for Spark.
+    """Read a file's columns, and its footer.
+
+    Types are plain; ENUM and JSON, bytes to pyarrow perhaps, are text, as they are for Spark.
 
     Raises `pa.ArrowInvalid` where the file is not whole, or a row is larger than what a process is meant to hold,
     however well it is packed.
@@ -56,8 +69,9 @@ def read_schema(source: BinaryIO) -> tuple[pa.Schema, pq.FileMetaData]:
         raise pa.ArrowInvalid(msg)
     texts = {leaf.path for leaf in metadata.schema if leaf.logical_type.type in _TEXT_KINDS}
     for place, column in enumerate(columns):
-        if column.name in texts and pa.types.is_binary(column.type):
-            columns = columns.set(place, column.with_type(pa.string()))
+        kind = plain_type(column.type)
+        text = column.name in texts and pa.types.is_binary(kind)
+        columns = columns.set(place, column.with_type(pa.string() if text else kind))
     return columns, metadata
 
 
@@ -66,7 +80,8 @@ def iter_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Decode a file, or some of its columns, so many rows at a time as fit into memory however wide they are.
 
-    Where no column is asked for, nothing comes. Raises `pa.ArrowException` or `OSError` where a page is damaged.
+    Types are plain, so rows that are kept are as large as they say. Where no column is asked for, nothing comes. Raises
+    `pa.ArrowException` or `OSError` where a page is damaged.
     """
     if columns is not None and not columns:
         return
@@ -74,12 +89,15 @@ def iter_batches(
     schema = parquet.schema_arrow
     names = schema.names if columns is None else list(columns)
     # Of twins of one name, the first is meant.
-    kinds = [schema.field(schema.get_all_field_indices(name)[0]).type for name in names]
+    kinds = [plain_type(schema.field(schema.get_all_field_indices(name)[0]).type) for name in names]
     texts = [name for name, kind in zip(names, kinds, strict=True) if kind in _TEXTS]
     widest = row_bytes(kinds) + _longest_texts(source, parquet.metadata, texts)
     fitting = max(_BYTES_AT_A_TIME // max(widest, 1), 1)
     most = ROWS_AT_A_TIME if all(map(is_fixed, kinds)) else min(_ROWS_OF_TEXT, ROWS_AT_A_TIME)
-    yield from parquet.iter_batches(batch_size=min(most, fitting), columns=columns)
+    for batch in parquet.iter_batches(batch_size=min(most, fitting), columns=columns):
+        yield pa.RecordBatch.from_arrays(
+            [plain_values(column) for column in batch.columns], names=batch.schema.names
+        )
 
 
 def _longest_texts(source: BinaryIO, metadata: pq.FileMetaData, texts: Sequence[str]) -> int:
@@ -114,7 +132,7 @@ def row_bytes(kinds: Sequence[pa.DataType]) -> int:
 
 def is_fixed(kind: pa.DataType) -> bool:
     """Say whether all values of a type take the same memory."""
-    return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
+    return any(is_one(kind) for is_one in _FIXED)
 
 
 def spark_decodes(source: BinaryIO) -> bool:

@@ -46,13 +46,7 @@ def mirror_type(
     stored: pa.DataType, ntz: NtzPolicy, *, instant: bool = False
 ) -> pa.DataType | None:
     """Return the mirror type of a stored type, None when it has none; *instant* says that it is INT96."""
-    types = pa.types
-    if types.is_dictionary(stored):
-        return mirror_type(stored.value_type, ntz, instant=instant)
-    if isinstance(stored, pa.BaseExtensionType):
-        return mirror_type(stored.storage_type, ntz, instant=instant)
-    if str(stored) in _VIEWS:
-        return _VIEWS[str(stored)]
+    types, stored = pa.types, plain_type(stored)
     if types.is_timestamp(stored):
         return WALL_CLOCK if has_no_zone(stored) and ntz == "keep" and not instant else INSTANT
     if types.is_decimal(stored):
@@ -61,6 +55,15 @@ def mirror_type(
         return pa.decimal128(precision, scale) if precision <= MAX_PRECISION else None
     families = (kind for is_kind, kind in _MIRROR_FAMILIES if is_kind(stored))
     return _MIRROR_TYPES.get(stored) or next(families, None)
+
+
+def plain_type(stored: pa.DataType) -> pa.DataType:
+    """Return the type of the values, however Arrow holds them: by a dictionary, in an extension, as views."""
+    if pa.types.is_dictionary(stored):
+        return plain_type(stored.value_type)
+    if isinstance(stored, pa.BaseExtensionType):
+        return plain_type(stored.storage_type)
+    return _VIEWS.get(str(stored), stored)
 
 
 def has_no_zone(stored: pa.TimestampType) -> bool:

@@ -12,7 +12,14 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.landing.types import INTEGERS, MAX_PRECISION, WALL_CLOCK, comparable, is_binary_float
+from mirrorlib.landing.types import (
+    INTEGERS,
+    MAX_PRECISION,
+    WALL_CLOCK,
+    comparable,
+    is_binary_float,
+    plain_type,
+)
 
 
 def canonical_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -20,15 +27,22 @@ def canonical_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedAr
     stored = values.type
     if pa.types.is_time(stored):
         return clock_text(values.cast(pa.time64("us")).cast(pa.int64()).cast(WALL_CLOCK))
-    if pa.types.is_dictionary(stored):
-        # polars has views there, which Arrow cannot take one by one.
-        plain = kind if str(stored.value_type).endswith("_view") else stored.value_type
-        taken = [one.dictionary.cast(plain).take(one.indices) for one in values.chunks]
-        return canonical_values(pa.chunked_array(taken, plain), kind)
-    if isinstance(stored, pa.BaseExtensionType):
-        storage = [chunk.storage for chunk in values.chunks]
-        return pa.chunked_array(storage, stored.storage_type).cast(kind)
+    plain = plain_type(stored)
+    if plain != stored:
+        chunks = [plain_values(chunk) for chunk in values.chunks]
+        return canonical_values(pa.chunked_array(chunks, plain), kind)
     return values.cast(kind)
+
+
+def plain_values(values: pa.Array) -> pa.Array:
+    """Give each row its value, as a `plain_type`."""
+    if pa.types.is_dictionary(values.type):
+        # Not cast at once: polars has views there, which Arrow cannot take one by one.
+        return plain_values(values.dictionary).take(values.indices)
+    if isinstance(values.type, pa.BaseExtensionType):
+        return plain_values(values.storage)
+    plain = plain_type(values.type)
+    return values if values.type == plain else values.cast(plain)
 
 
 def fit_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:

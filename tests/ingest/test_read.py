@@ -299,6 +299,27 @@ def test_decoding_ends_as_soon_as_a_file_takes_more_memory_than_there_is_room_fo
     assert 25_000 > path.stat().st_size
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str
+)
+def test_text_takes_its_room_however_its_publisher_held_it(
+    orders: TableWriter, kind: pa.DataType
+) -> None:
+    """Categories of pandas and polars are read as such: small until they are put into a table."""
+    texts = pa.array(["x" * 200, "y" * 200] * 500)
+    values = texts.dictionary_encode() if pa.types.is_dictionary(kind) else texts.cast(kind)
+    file = listed(orders, orders.file(pa.table({"id": range(1000), "v": values})))
+
+    kept = [
+        read_landed(source(orders), file, decode=True, room=Room(room)).rows
+        for room in (250_000, 210_000)
+    ]
+
+    assert [True, False] == [rows is not None for rows in kept]
+    assert kept[0] is not None
+    assert texts.to_pylist() == kept[0]["v"].to_pylist()
+
+
 def test_no_row_is_decoded_of_a_file_whose_columns_cannot_fit(
     orders: TableWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

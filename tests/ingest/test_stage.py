@@ -129,6 +129,26 @@ def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("road")
+@pytest.mark.thorough("small")
+@pytest.mark.parametrize("stored", [True, False])
+def test_json_and_uuids_are_text_and_bytes(
+    spark: SparkSession, zone: ZoneWriter, target: str, *, stored: bool
+) -> None:
+    """On both roads, with Arrow's own copy of the schema and without."""
+    texts, keys = ['{"é": 1}', None], [b"0123456789abcdef", b"\x00" * 16]
+    rows = pa.table({
+        "u": pa.ExtensionArray.from_storage(pa.uuid(), pa.array(keys, pa.binary(16))),
+        "j": pa.ExtensionArray.from_storage(pa.json_(), pa.array(texts)),
+    })  # fmt: skip
+    zone.table("t", keys=["u"]).file(rows, [4, 4], parquet={"store_schema": stored})
+
+    assert mirrorlib.apply(spark, str(zone), target).ok
+
+    found = [(bytes(row["u"]), row["j"]) for row in read_rows(spark, f"{target}/t")]
+    assert sorted(zip(keys, texts, strict=True)) == sorted(found)
+
+
+@pytest.mark.usefixtures("road")
 @pytest.mark.thorough("large")
 def test_days_that_spark_wrote_in_its_old_calendar_are_what_it_means(
     spark: SparkSession, zone: ZoneWriter, target: str

@@ -16,8 +16,9 @@ pytest.importorskip("pyarrow", minversion="21", reason="an older one has not all
 import mirrorlib
 from mirrorlib.errors import ChangeFileError, SchemaError
 from mirrorlib.landing.footer import read_footer
-from mirrorlib.landing.parquet import spark_decodes
+from mirrorlib.landing.parquet import iter_batches, spark_decodes
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
+from mirrorlib.landing.values import canonical_values
 from mirrorlib.store import StoredFile
 
 if TYPE_CHECKING:
@@ -88,6 +89,30 @@ def test_text_of_a_special_kind_is_text(tmp_path: Path, kind: str, said: bytes) 
     (tmp_path / "t" / f"{1:020d}.parquet").write_bytes(data)
     (tmp_path / "t" / f"{2:020d}.parquet").write_bytes(plain)
     assert mirrorlib.check(tmp_path, deep=True).ok
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize(
+    "kind,values,plain",
+    [
+        (pa.json_(), ["{}", None], pa.string()),
+        (pa.json_(pa.large_string()), ["{}", None], pa.string()),
+        (pa.uuid(), [b"0123456789abcdef", None], pa.binary()),
+    ],
+    ids=str,
+)
+def test_what_a_newer_pyarrow_has_a_name_for_is_read_as_it_was(
+    kind: pa.DataType, values: list[object], plain: pa.DataType, *, stored: bool
+) -> None:
+    """By Spark, and with the same values here, with Arrow's own copy of the schema and without."""
+    array = pa.ExtensionArray.from_storage(kind, pa.array(values, kind.storage_type))
+    data = written(pa.table({"v": array}), store_schema=stored)
+
+    (column,) = read_bytes(data).columns
+    (piece,) = iter_batches(io.BytesIO(data))
+
+    assert (plain, True) == (column.type, column.native)
+    assert values == canonical_values(pa.chunked_array([piece["v"]]), plain).to_pylist()
 
 
 def test_the_footer_tells_columns_marker_and_rows() -> None:

@@ -167,8 +167,6 @@ def _fits(landed: Landed, columns: Columns) -> bool:
 
 def _stored(kind: pa.DataType) -> pa.DataType:
     """Return the type that stands in Parquet: Arrow has several for one."""
-    if pa.types.is_dictionary(kind):
-        return _stored(kind.value_type)
     if pa.types.is_large_string(kind):
         return pa.string()
     return pa.binary() if pa.types.is_large_binary(kind) else kind

@@ -149,8 +149,6 @@ class Ends:
 
     def see(self, values: pa.Array | pa.ChunkedArray) -> None:
         """Take in a piece; of values that a log tells otherwise than Arrow, none is kept."""
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
         self.nulls += values.null_count
         if any(tells(values.type) for tells in _TOLD_ALIKE):
             self.values += pc.min_max(values).values()
