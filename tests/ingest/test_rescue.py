@@ -13,6 +13,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.delta.columns import Column
+from mirrorlib.errors import SchemaError
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.read import Landed, read_landed
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN, fitted_rows, needs_rescue
@@ -74,6 +75,18 @@ def test_a_value_of_any_type_is_told(
     path = str(tmp_path / "t" / "a.parquet")
     assert {"new": told, "_file_path": path} == json.loads(found[0]["_rescued_data"])
     assert {"id": 2, "V": None, "_rescued_data": None} == found[1]
+
+
+def test_text_that_json_cannot_hold_is_told_by_file_and_column(tmp_path: Path) -> None:
+    """Parquet may call any bytes text, and Arrow does not look."""
+    size, text = pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xe9a")
+    rows = pa.table({"id": [1], "new": pa.StringArray.from_buffers(1, size, text)})
+    landed = opened(tmp_path, rows)
+
+    with pytest.raises(SchemaError, match="the text is not UTF-8") as caught:
+        fitted_rows(landed, COLUMNS)
+
+    assert ("a.parquet", "new") == (caught.value.file, caught.value.column)
 
 
 @pytest.mark.parametrize("decode", [True, False])

@@ -15,6 +15,7 @@ import math
 import pyarrow as pa
 
 from mirrorlib.delta.columns import Column, Columns
+from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import by_name, fold_name
 from mirrorlib.ingest.rows.decode import OpenedFile
 from mirrorlib.ingest.rows.read import column_values, find_misfit
@@ -44,7 +45,7 @@ def fitted_rows(opened: OpenedFile, columns: Columns) -> pa.Table:
 
     What does not fit is rescued where the policies say so.
 
-    Raises `pa.ArrowInvalid`: else, some value does not fit.
+    Raises `pa.ArrowInvalid`: else, some value does not fit; `SchemaError`: what is to be rescued is not UTF-8.
     """
     rows, rescues, here = opened.schema.rows, opened.source.policies.rescues, by_name(columns)
     fitted: dict[str, pa.ChunkedArray] = {}
@@ -59,7 +60,12 @@ def fitted_rows(opened: OpenedFile, columns: Columns) -> pa.Table:
             continue
         if mine is not None:
             fitted[mine.name], values = split_misfits(values, mine.type)
-        for row, value in enumerate(_as_json(values) if values.null_count < rows else ()):
+        try:
+            told = _as_json(values) if values.null_count < rows else []
+        except UnicodeDecodeError as exc:
+            msg, step = "the text is not UTF-8", "Publish it in UTF-8, under the same name."
+            raise opened.fault(SchemaError, msg, column=column.name, next_step=step) from exc
+        for row, value in enumerate(told):
             if value is not None:
                 left.setdefault(row, {})[column.name] = value
     if rescues:
