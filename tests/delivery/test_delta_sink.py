@@ -415,6 +415,36 @@ def test_a_snapshot_takes_the_place_of_lost_changes(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.thorough
+def test_a_snapshot_of_a_source_that_was_put_back_begins_where_that_ends(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What comes then has versions that the receiver had before, and it is other rows: none is left out."""
+    source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
+    receivers = [
+        Receiver(source, "current"),
+        Receiver(source, "current", [], at="keyless"),
+        Receiver(source, "scd2"),
+    ]
+    shutil.copytree(source.path, tmp_path / "kept")
+    source.run("INSERT INTO {t} VALUES (7, 'x')", "INSERT INTO {t} VALUES (8, 'y')")
+    side_by_side(Receiver.take, receivers, on_expired="snapshot")
+    shutil.rmtree(source.path)
+    shutil.copytree(tmp_path / "kept", source.path)
+    spark.catalog.clearCache()
+
+    reports = side_by_side(Receiver.take, receivers, on_expired="snapshot")
+    for key in (2, 3):
+        source.run(f"INSERT INTO {{t}} VALUES ({key}, 'b')")
+        side_by_side(Receiver.take, receivers, on_expired="snapshot")
+
+    assert [1, 1, 1] == [report.resets for report in reports]
+    for receiver in receivers[:2]:
+        assert source.rows() == receiver.rows(), receiver.name
+    still = [row[:2] for row in receivers[2].rows([*source.columns, *STATE]) if row[-1]]
+    assert source.rows() == Counter(still)
+
+
+@pytest.mark.thorough
 def test_a_rewound_stream_ends_in_the_same_copy(spark: SparkSession, tmp_path: Path) -> None:
     """Windows that come again change no copy and no history, those of fewer columns neither, nor does a snapshot."""
     source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")

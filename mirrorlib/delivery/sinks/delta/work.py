@@ -123,7 +123,7 @@ class WindowWork(Delivery):
         facts: dict[str, Any] = {
             **pick(stream, "consumer", "table", "ordinal", "began_at"),
             **pick(plan, "attempt", "kind", "after", "until"),
-            "upto": max(plan.until, self.upto),
+            "upto": plan.until if plan.kind == "snapshot" else max(plan.until, self.upto),
             "table_id": plan.table_id,
             "keys": list(plan.keys),
             "dropped": list(self.dropped_before if self.passed else self.dropped),
