@@ -90,13 +90,8 @@ def comes_after(stream: Stream, ordinal: int, began_at: str) -> bool:
     return (stream.ordinal, stream.began_at) > (ordinal, began_at)
 
 
-def tell_gap(
-    delivery: Delivery, stream: str, table_id: str, upto: int, after: int | None = None
-) -> str:
-    """Say why changes cannot follow on what a *stream* has given a receiver, up to a version; "" where they can.
-
-    They go on behind the version *after* it; None is their window's own.
-    """
+def tell_gap(delivery: Delivery, stream: str, table_id: str, upto: int) -> str:
+    """Say why changes cannot follow on what a *stream* has given a receiver, up to a version; "" where they can."""
     mine, plan = delivery.stream, delivery.plan
     if table_id != plan.table_id:
         return "holds rows of a table that was made anew since"
@@ -104,7 +99,8 @@ def tell_gap(
         return (
             f"ends with version {upto}, in the midst of a window that is folded to its net changes"
         )
-    begins = plan.after if after is None else after
+    # Windows without a change, or without a net one, have left nothing at the receiver.
+    begins = plan.after if delivery.given != 0 or mine.start_at is None else mine.start_at
     if stream != mine.uuid and begins > upto:
         return f"ends with version {upto}, and the stream begins after {begins} (rewound to {upto}, it goes on)"
     return ""

@@ -934,6 +934,16 @@ def test_a_rewound_stream_ends_where_the_table_was(receiver: Receiver, feed: Fee
     assert Counter([(9, "only")]) == receiver.rows("dbo.keyed")
 
 
+def test_windows_without_changes_leave_no_gap(make: Callable[[str], Receiver], feed: Feed) -> None:
+    """They never reach the database; so a stream that begins where the table ends may go on later."""
+    receiver, schema = make("sqlite"), "id int"
+    receiver.sink.deliver(feed.next(schema, [(1, "insert")], snapshot=True))
+    later = feed.rewound(1)
+    later.next(schema, [])
+    receiver.sink.deliver(replace(later.next(schema, [(2, "insert")]), given=0))
+    assert Counter([(1,), (2,)]) == receiver.rows()
+
+
 def test_a_net_window_that_begins_before_what_the_table_holds_is_refused(
     make: Callable[[str], Receiver], feed: Feed
 ) -> None:

@@ -753,6 +753,31 @@ def test_what_was_set_back_is_noticed_where_only_a_catalog_finds_the_table(
     assert "was set back (found window 2 of the stream in place of 3)" in copy.fail()
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", MODES)
+def test_a_table_that_was_set_back_to_an_earlier_stream_is_noticed(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """It has no window of the stream then, as before the first one."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copy = Receiver(source, mode)
+    copy.take()
+    shutil.copytree(copy.path, tmp_path / "kept")
+    copy.rewind(source.newest)
+    for key in (2, 3):
+        source.run(f"INSERT INTO {{t}} VALUES ({key})")
+        copy.take()
+    shutil.rmtree(copy.path)
+    shutil.copytree(tmp_path / "kept", copy.path)
+    spark.catalog.clearCache()
+    source.run("INSERT INTO {t} VALUES (4)")
+
+    assert "was set back (found window 0 of the stream in place of 2)" in copy.fail()
+    copy.rewind(None)
+    copy.take()
+    assert 4 == sum(copy.rows().values()) - (mode == "changes") * 2
+
+
 def test_a_registry_that_was_set_back_is_noticed_however_windows_are_cut(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -860,6 +885,11 @@ def test_windows_without_changes_leave_no_gap(
     if mode == "changes":  # a copy that begins behind a version asks for a snapshot
         copy.rewind(source.newest)
     source.run("INSERT INTO {t} VALUES (2)")
+    copy.take()
+    copy.rewind(source.newest)
+    source.run(quiet)
+    copy.take()
+    source.run("INSERT INTO {t} VALUES (3)")
     for receiver in (numbered, copy):
         receiver.take()
         assert source.rows() == receiver.rows()

@@ -686,6 +686,17 @@ def test_versions_that_were_published_are_not_published_again(windows: Windows) 
         windows.deliver((6, INSERT, 6, "f"))
 
 
+def test_a_folder_that_was_set_back_to_an_earlier_stream_is_noticed(windows: Windows) -> None:
+    """What the stream has given since is missing; where it has given nothing yet, nothing is."""
+    windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
+    again = windows.follower("two", "2026-01-02", ordinal=2, start_at=1)
+    again.number = 2
+    with pytest.raises(LandingZoneError, match="ends with version 1, and the stream begins aft"):
+        again.deliver((4, INSERT, 4, "d"), given=2)
+    assert 1 == again.deliver((4, INSERT, 4, "d"), again=True, given=0)
+    assert [(1, "a"), (4, "d")] == windows.rows()
+
+
 def test_streams_follow_by_number_whatever_the_clocks_say(windows: Windows) -> None:
     """The first runner's clock was far ahead; one that is registered again begins with 1."""
     windows.deliver((1, INSERT, 1, "a"), kind="snapshot")

@@ -229,21 +229,21 @@ def _is_there(work: WindowWork, *, wrote: bool) -> bool:
         return True
     if held > number and wrote:  # another runner has gone on meanwhile
         return True
-    follows = held > 0 and work.plan.kind == "changes"
+    if not facts:
+        return False
+    mine, follows = facts["stream"] == stream.uuid, work.plan.kind == "changes"
+    if not mine and not comes_after(stream, facts["ordinal"], facts["began_at"]):
+        msg = "the consumer was rewound since, and this run delivers what its earlier stream had planned"
+        raise TableBusyError(msg, table=stream.table, next_step="Run again.")
     is_set_back = follows and held < (work.given or 0)
     # Windows without changes have numbers and never come here, so versions tell, too.
-    if held >= number or is_set_back or (follows and facts["until"] > work.plan.after):
+    if is_set_back or held >= number or (mine and follows and facts["until"] > work.plan.after):
         msg = "the consumer's registry was set back: the table holds a window that it does not know"
         found = f"window {held} of the stream, {number - 1} in the registry"
         if is_set_back:
             msg = "the table that the consumer keeps was set back"
             found = f"window {held} of the stream in place of {work.given}"
         raise JournalError(msg, table=stream.table, found=found, next_step=work.set_right)
-    if not facts or facts["stream"] == stream.uuid:
-        return False
-    if not comes_after(stream, facts["ordinal"], facts["began_at"]):
-        msg = "the consumer was rewound since, and this run delivers what its earlier stream had planned"
-        raise TableBusyError(msg, table=stream.table, next_step="Run again.")
     return False
 
 

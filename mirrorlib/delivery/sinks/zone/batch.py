@@ -97,9 +97,7 @@ def follows(number: int, last: Batch | None, place: FileSequence, delivery: Deli
         found = f"{', '.join(plan.keys) or 'none'} instead of {', '.join(last.keys) or 'none'}"
         raise _misplaced(place, "was filled by other keys", ANEW, found)
     if plan.kind == "changes":
-        # A window whose net changes are none has left nothing here.
-        gap = tell_gap(delivery, last.stream, last.table_id, last.until, stream.start_at)
-        if gap:
+        if gap := tell_gap(delivery, last.stream, last.table_id, last.until):
             to = f"version {last.until}, or to " if last.table_id == plan.table_id else ""
             raise _misplaced(place, gap, f"Rewind the consumer to {to}a snapshot.")
     elif not plan.keys:
