@@ -90,8 +90,13 @@ def comes_after(stream: Stream, ordinal: int, began_at: str) -> bool:
     return (stream.ordinal, stream.began_at) > (ordinal, began_at)
 
 
-def tell_gap(delivery: Delivery, stream: str, table_id: str, upto: int) -> str:
-    """Say why changes cannot follow on what a *stream* has given a receiver, up to a version; "" where they can."""
+def tell_gap(
+    delivery: Delivery, stream: str, table_id: str, upto: int, at: int | None = None
+) -> str:
+    """Say why changes cannot follow on what a *stream* has given a receiver, up to a version; "" where they can.
+
+    A copy whose rows go back with a rewind is *at* an earlier version until all windows have come again.
+    """
     mine, plan = delivery.stream, delivery.plan
     if table_id != plan.table_id:
         return "holds rows of a table that was made anew since"
@@ -101,8 +106,9 @@ def tell_gap(delivery: Delivery, stream: str, table_id: str, upto: int) -> str:
         )
     # Windows without a change, or without a net one, have left nothing at the receiver.
     begins = plan.after if delivery.given != 0 or mine.start_at is None else mine.start_at
-    if stream != mine.uuid and begins > upto:
-        return f"ends with version {upto}, and the stream begins after {begins} (rewound to {upto}, it goes on)"
+    at = upto if at is None else at
+    if stream != mine.uuid and begins > at:
+        return f"ends with version {at}, and the stream begins after {begins} (rewound to {at}, it goes on)"
     return ""
 
 

@@ -934,6 +934,29 @@ def test_a_rewound_stream_ends_where_the_table_was(receiver: Receiver, feed: Fee
     assert Counter([(9, "only")]) == receiver.rows("dbo.keyed")
 
 
+@BOTH
+def test_a_table_in_the_midst_of_a_rewind_goes_on_from_there_alone(
+    receiver: Receiver, feed: Feed
+) -> None:
+    """By key its rows, and its columns, go back with the windows that come again."""
+    sink, narrow, wide = receiver.sink, "id int, v string", "id int, v string, n int"
+    sink.deliver(feed.next(narrow, [(1, "a", "insert"), (2, "b", "insert")], snapshot=True))
+    sink.deliver(feed.next(narrow, [(2, "b", "update_preimage"), (2, "c", "update_postimage")]))
+    later = [(1, "a", None, "update_preimage"), (1, "a", 5, "update_postimage")]
+    later += [(2, "c", None, "delete")]
+    sink.deliver(feed.next(wide, later))
+    again = feed.rewound(1)
+    sink.deliver(again.next(narrow, [(2, "b", "update_preimage"), (2, "c", "update_postimage")]))
+    forward, came = again.rewound(3), [(4, "d", 6, "insert")]
+    words = ("ends with version 2, and the stream begins after 3 (rewound to 2, it goes on)", "--")
+    refuse(receiver, forward.next(wide, came), JournalError, *words)
+
+    back = forward.rewound(2)
+    sink.deliver(back.next(wide, later))
+    sink.deliver(back.next(wide, came))
+    assert Counter([(1, "a", 5), (4, "d", 6)]) == receiver.rows(columns="id, v, n")
+
+
 def test_windows_without_changes_leave_no_gap(make: Callable[[str], Receiver], feed: Feed) -> None:
     """They never reach the database; so a stream that begins where the table ends may go on later."""
     receiver, schema = make("sqlite"), "id int"

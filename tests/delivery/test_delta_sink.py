@@ -477,6 +477,38 @@ def test_a_rewound_stream_ends_in_the_same_copy(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.thorough
+def test_a_copy_in_the_midst_of_a_rewind_goes_on_from_there_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By key its rows go back with the windows that come again; without keys, and in a history, they do not."""
+    source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
+    first = source.newest
+    receivers = [
+        Receiver(source, "current"),
+        Receiver(source, "current", [], at="keyless"),
+        Receiver(source, "scd2"),
+    ]
+    side_by_side(Receiver.take, receivers)
+    source.run("INSERT INTO {t} VALUES (2, 'b')", "UPDATE {t} SET v = 'A' WHERE id = 1")
+    source.run("DELETE FROM {t} WHERE id = 2", "UPDATE {t} SET v = 'Z' WHERE id = 1")
+    side_by_side(Receiver.take, receivers)
+    last = source.newest
+    for receiver in receivers:
+        receiver.rewind(first)
+        rounds = iter([False, True])
+        assert 1 == receiver.run(max_versions=2, stop=partial(next, rounds)).windows
+        receiver.rewind(last)
+    source.run("INSERT INTO {t} VALUES (3, 'c')")
+
+    copy = receivers[0]
+    told = f"ends with version {first + 2}, and the stream begins after {last} (rewound to {first + 2}, it goes on)"
+    assert told in copy.fail()
+    copy.rewind(first + 2)
+    side_by_side(Receiver.take, receivers)
+    check(*receivers, first=first)
+
+
+@pytest.mark.thorough
 def test_a_rewound_log_has_what_came_again(spark: SparkSession, tmp_path: Path) -> None:
     """A window is appended again, a snapshot begins with a reset."""
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")

@@ -2,9 +2,10 @@
 
 In: a window. Out: one commit. The row of a log that tells a reset is NULL but for the snapshot's version and time. Of a
 copy by key, the last state that a window tells of each key counts, so windows that come again after a rewind end in the
-same copy; without keys, versions that the copy has are left out. The rows of a history are a multiset: one that comes
-opens a state, one that goes closes the oldest open state of an equal row. That is right for updates, for a key that is
-deleted and inserted again, for several changes in a window, for keys that occur several times, and without any.
+same copy, which is in the past meanwhile; without keys, versions that the copy has are left out. The rows of a history
+are a multiset: one that comes opens a state, one that goes closes the oldest open state of an equal row. That is right
+for updates, for a key that is deleted and inserted again, for several changes in a window, for keys that occur several
+times, and without any.
 """
 
 from __future__ import annotations

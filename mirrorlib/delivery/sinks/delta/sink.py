@@ -214,7 +214,9 @@ def _check_untouched(work: WindowWork) -> None:
         reason = "nobody can tell any more how far the table that the consumer keeps goes"
     elif not facts or is_log:
         return
-    elif gap := tell_gap(work, facts["stream"], facts.get("table_id", ""), int(facts["upto"])):
+    elif gap := tell_gap(
+        work, facts["stream"], facts.get("table_id", ""), int(facts["upto"]), work.at
+    ):
         reason = f"the copy {gap}"
     else:
         return

@@ -58,6 +58,12 @@ class WindowWork(Delivery):
         return int(facts["upto"]) if same else self.plan.after
 
     @property
+    def at(self) -> int:
+        """Return at which version the target's rows are, once it has some: a copy by key goes back with a rewind."""
+        facts = self.last.facts
+        return int(facts["until" if self.mode == "current" and facts.get("keys") else "upto"])
+
+    @property
     def overlaps(self) -> bool:
         """Say whether the window brings versions again that the target has, as a rewound stream does."""
         return self.plan.kind == "changes" and self.upto > self.plan.after

@@ -78,6 +78,7 @@ class Held:
     columns: Sequence[tuple[str, str]] | None  # names and types; None when there is no such table
     record: Record | None  # what is known of it; None when it is not ours
     number: int  # the last window of the stream; 0 when the stream is not known
+    at: int  # the last version of the last window that was given to the table
 
 
 def has_books(session: Session) -> bool:
@@ -101,16 +102,23 @@ def read_held(session: Session, place: DatabaseTable, stream: Stream) -> Held:
     """Look what the database has of a table."""
     columns = session.columns(place)
     record = None if columns is None else _read_record(session, place)
-    return Held(place=place, columns=columns, record=record, number=position(session, stream))
+    at = 0 if record is None else _last_window(session, record.stream)[1]
+    number = position(session, stream)
+    return Held(place=place, columns=columns, record=record, number=number, at=at)
 
 
 def position(session: Session, stream: Stream) -> int:
     """Return a stream's last window; 0 when it is not known."""
+    return _last_window(session, stream.uuid)[0]
+
+
+def _last_window(session: Session, stream: str) -> tuple[int, int]:
+    """Return the number of a stream's last window and its last version; zeros when it is not known."""
     found = session.run(
-        f"SELECT window_number FROM {POSITIONS} WHERE stream = {session.mark}",  # noqa: S608  # constants
-        stream.uuid,
+        f"SELECT window_number, delta_version FROM {POSITIONS} WHERE stream = {session.mark}",  # noqa: S608  # constants
+        stream,
     )
-    return int(found[0][0]) if found else 0
+    return (int(found[0][0]), int(found[0][1])) if found else (0, 0)
 
 
 def _read_record(session: Session, place: DatabaseTable) -> Record | None:

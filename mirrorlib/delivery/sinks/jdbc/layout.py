@@ -217,7 +217,8 @@ def _check_follows(held: Held, delivery: Delivery) -> None:
             msg = "the database has not the table any more that the changes are for"
             _refuse(msg, stream, None, _BEGIN_ANEW)
         return
-    gap = tell_gap(delivery, record.stream, record.table_id, record.delta_version)
+    at = held.at if record.keys else record.delta_version
+    gap = tell_gap(delivery, record.stream, record.table_id, record.delta_version, at)
     if not gap and not held.number and stream.start_at is None:
         gap = "does not hold the rows that the changes are for"
     if gap:
