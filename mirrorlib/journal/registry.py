@@ -102,6 +102,9 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
             with contextlib.suppress(JournalError):
                 record["lineage"] = self._value(Stream, files[last]).lineage
             write_word(self.state, f"{self.folder}/{_FORGOTTEN}", record)
+        # Whenever this is killed, no earlier one has taken the newest's place.
+        for number in sorted(files):
+            self.state.delete(files[number])
         self.state.delete_folder(f"{self.folder}/streams")
         for name in contents(self.state, self.folder).folders:
             if name != _LEASE:

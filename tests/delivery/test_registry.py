@@ -19,7 +19,7 @@ from mirrorlib.journal.leases import hold, process_started
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import WindowDone, WindowEntry, WindowPlan, last_seen
 from mirrorlib.names import parse_name
-from mirrorlib.store import open_store
+from mirrorlib.store import LocalStore, open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,6 +151,35 @@ def test_a_damaged_stream_is_named(registry: Registry, tmp_path: Path) -> None:
     registry.forget()
 
     assert 1 == registry.forgotten()[0]
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+def test_a_drop_that_is_killed_brings_no_earlier_stream_back(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Before each stream's file is removed, and in a folder of any order; dropped again, it is known how many there were."""
+    streams = [registry.begin(WANTED, ordinal) for ordinal in (1, 2, 3)]
+    left, delete = iter(range(1, at)), LocalStore.delete
+
+    def die(store: LocalStore, path: str) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        delete(store, path)
+
+    def die_behind_the_first(_: LocalStore, folder: str) -> None:
+        for file in sorted((tmp_path / folder).glob("*.json"))[-1:]:
+            file.unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalStore, "delete", die)
+    monkeypatch.setattr(LocalStore, "delete_folder", die_behind_the_first)
+    with pytest.raises(KeyboardInterrupt):
+        registry.forget()
+    monkeypatch.undo()
+
+    assert streams[-1] == registry.newest_stream()
+    registry.forget()
+    assert 3 == registry.forgotten()[0]
 
 
 def test_a_stream_that_cannot_be_read_says_how_to_begin_anew(
