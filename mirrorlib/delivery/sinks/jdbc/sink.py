@@ -71,7 +71,7 @@ class DatabaseSink:
             self._apply(delivery, shape, staged)
         except database.UnfitError as exc:
             msg = "the database cannot hold a value of the column"
-            step = "It takes no text with a character NUL, and no years before 1 or after 9999: correct the rows."
+            step = "Text has to be UTF-8 without a character NUL, and years from 1 to 9999: correct the rows."
             name, said = find_unfit(frame, shape), str(exc)
             raise SchemaError(msg, table=table, column=name, found=said, next_step=step) from exc
         return staged.rows

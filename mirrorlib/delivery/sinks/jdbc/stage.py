@@ -113,12 +113,20 @@ def find_unfit(frame: DataFrame, shape: TableLayout) -> str | None:
 def _unfit(column: DatabaseColumn) -> SparkColumn | None:
     value = f.col(quote(column.source))
     if column.kind == "string":
-        return f.contains(value.cast("string"), f.lit("\0"))
+        text = value.cast("string")
+        return f.contains(text, f.lit("\0")) | ~_is_utf8(text)
     if column.kind == JSON:
         return f.contains(f.to_json(value, JSON_OPTIONS), f.lit("\\u0000"))
     if column.kind in {"date", "timestamp", "timestamp_ntz"}:
         return ~f.year(value).between(1, 9999)
     return None
+
+
+def _is_utf8(text: SparkColumn) -> SparkColumn:
+    if hasattr(f, "is_valid_utf8"):
+        return f.is_valid_utf8(text)
+    data = text.cast("binary")  # up to Spark 3.5, which puts U+FFFD in the place of what is none
+    return f.encode(f.decode(data, "UTF-8"), "UTF-8") == data
 
 
 def _line(columns: Sequence[DatabaseColumn]) -> SparkColumn:
