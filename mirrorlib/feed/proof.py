@@ -18,7 +18,7 @@ from mirrorlib.delta.actions import FeedCommit, Held, Metadata
 from mirrorlib.delta.address import FeedTable
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import FILE_RETENTION, LOG_RETENTION
-from mirrorlib.delta.sessions import READS_WHOLE, read_conf
+from mirrorlib.delta.sessions import READS_WHOLE, read_conf, side_by_side
 from mirrorlib.delta.trouble import conditions_of, tell_trouble
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed.schemas import spans, widens
@@ -112,14 +112,20 @@ def vacuumed_until(commits: Commits, version: int) -> datetime:
 
 def _lacks_file(commits: Commits, commit: FeedCommit) -> bool:
     """Say whether a file of a version's changes is gone."""
-    return not all(map(commits.holds, commit.files))
+    return not all(side_by_side(commits.holds, commit.files, commits.store.at_once))
 
 
 def prove_files(commits: Commits, versions: Sequence[int], until: datetime | None = None) -> None:
     """Raise `FeedExpiredError` if a file of changes is gone, of those versions that were written up to a moment."""
-    for version in reversed(versions):
-        old = until is None or commits.written_at(version) <= until
-        if old and _lacks_file(commits, commits.read(version)):
+    files = [
+        (version, path)
+        for version in reversed(versions)
+        if until is None or commits.written_at(version) <= until
+        for path in commits.read(version).files
+    ]
+    there = side_by_side(lambda file: commits.holds(file[1]), files, commits.store.at_once)
+    for (version, _), held in zip(files, there, strict=True):
+        if not held:
             what = f"the changes of version {version} were removed by VACUUM"
             raise expired(commits, what, version)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest
 import mirrorlib
 from feeds import FEED, Table, told
 from mirrorlib.delta.address import find_feed_table
+from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed.proof import duration_of
 from mirrorlib.feed.read import read_snapshot
@@ -70,6 +72,21 @@ def test_old_changes_are_read_as_long_as_they_are_there(spark: SparkSession, old
     assert [(1, "insert", 1), (2, "delete", 1), (3, "insert", 2)] == told(old.read(after=-1), "id")
     assert [(2, "delete", 1)] == told(old.read(after=1, until=2), "id")
     assert spark.conf.get(LIFTED, None) is None
+
+
+def test_old_changes_are_looked_for_at_once(old: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a store's answers are waited for, those of several versions are waited for together."""
+    met, holds = threading.Barrier(2), Commits.holds
+    first = iter([met.wait] * 2)
+
+    def hold_together(commits: Commits, path: str) -> bool:
+        next(first, lambda _: 0)(60)
+        return holds(commits, path)
+
+    monkeypatch.setattr(Commits, "holds", hold_together)
+    monkeypatch.setattr("mirrorlib.store.local.LocalStore.at_once", 2, raising=False)
+
+    assert [(1, "insert", 1), (2, "delete", 1), (3, "insert", 2)] == told(old.read(after=-1), "id")
 
 
 @pytest.mark.usefixtures("vacuuming")
