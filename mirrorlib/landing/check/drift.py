@@ -13,8 +13,9 @@ import pyarrow as pa
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import Policy, Review
 from mirrorlib.landing.check.parquet import misfit
+from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.types import comparable, widen_type, widens_in_place
-from mirrorlib.names import WHOLE_FOLDER, partition_of
+from mirrorlib.names import WHOLE_FOLDER, find_key, partition_of
 from mirrorlib.store import Store
 
 
@@ -33,10 +34,12 @@ class Drift:
 
     zone: Store  # where its files are, whose rows are looked at where the review is deep
     policy: Policy
+    found: Findings
     # The columns that files had, with the type that the table has then.
     columns: dict[str, pa.Field] = field(default_factory=dict)
     # By partition folder; files ordered by time are in one.
     partitions: dict[str, _Partition] = field(default_factory=dict)
+    rows: bool = False  # a file with columns had rows
 
     def take(self, file: Review) -> None:
         """Compare one more file with those before it."""
@@ -57,6 +60,15 @@ class Drift:
         for column in file.columns:
             self._take_column(file, column, partition)
         partition.files += 1
+        self.rows = self.rows or file.rows > 0
+
+    def close(self) -> None:
+        """Say what no file has settled."""
+        for key in self.policy.metadata.stated_keys if self.rows else ():
+            name = find_key(self.columns, key)
+            column = None if name is None else self.columns[name]
+            if column is not None and pa.types.is_null(column.type):
+                self.found.add("key-untyped", "no type in any file", column=column.name)
 
     def _take_column(self, file: Review, column: pa.Field, partition: _Partition) -> None:
         folded = fold_name(column.name)

@@ -68,6 +68,8 @@ no-keys: a row is an update, delete or upsert, and no keyColumns are declared
     Declare keyColumns in _metadata.json.
 key-missing: a file lacks a key column
     Write all key columns into every file, or correct keyColumns.
+key-untyped: a key column has no type in any file
+    Give the writer a schema; do not let it infer types from values.
 """
 WARNINGS = """
 no-tables: the zone has no table folder

@@ -135,13 +135,14 @@ def _review_content(
     dialect = review_dialect(metadata, table, found)
     policy = Policy(table=table, metadata=metadata, dialect=dialect, deep=deep)
     files = review_folder(seen, policy, found)
-    drift = Drift(zone, policy)
+    drift = Drift(zone, policy, found)
     observe(Event(table=table, step="read", when="before", files=len(files), waits=len(files)))
     for file in files:
         review = _review_file(zone, file, policy, found) if file.size else None
         if review is not None:
             drift.take(review)
         observe(Event(table=table, step="done", when="after", files=1))
+    drift.close()
     return files
 
 
