@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from mirrorlib.delivery.sinks.open import open_place
@@ -39,6 +39,7 @@ EVENT_COLUMNS = (
     "target string, table string, state string, reason string, file string, since timestamp, seen_at timestamp, "
     "position string, version bigint, unapplied bigint, waiting_seconds double"
 )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Row: TypeAlias = tuple[Any, ...]  # values as the columns have them
 
 
@@ -105,17 +106,18 @@ def _new_batches(
     spark: SparkSession, ledger: TableRef, status: StatusReport, state: Store
 ) -> tuple[list[Row], list[str]]:
     """Read each table's journal back to what the ledger has; comes with what could not be read."""
-    known = _newest(spark, ledger, status, "life", "batch")
+    known = _newest(spark, ledger, status, "life", "batch", "unix_micros(finished_at)")
     rows, failures = list[Row](), list[str]()
     for table in status.tables:
-        name, last = parse_name(table.table), known.get(table.table, (0, 0))
+        name = parse_name(table.table)
+        life, number, ended = known.get(table.table, (0, 0, 0))
         found, well = list[Applied](), False
         with noted(failures):
             journal = Journal(state, name)
-            for batch in newest_batches(journal, name, last):
+            if number:
+                _check_known(journal, name, life, number, ended)
+            for batch in newest_batches(journal, name, (life, number)):
                 found.append(batch)
-            if not found:
-                _check_known(journal, name, last)
             well = True
         # All that is new of a life or nothing: the newest batch tells where to go on.
         whole = [one for one in found if well or found[-1].batch == 1 or one.life > found[-1].life]
@@ -129,13 +131,21 @@ def _new_batches(
     return rows, failures
 
 
-def _check_known(journal: Journal, name: TableName, last: tuple[int, int]) -> None:
-    """Raise `JournalError` where a journal has begun again since: its batches up to the ledger's *last* look known."""
-    newest = next(newest_batches(journal, name, (0, 0)), None)
-    if newest is None or (newest.life, newest.batch) >= last:
+def _check_known(journal: Journal, name: TableName, life: int, number: int, ended: int) -> None:
+    """Raise `JournalError` where a journal has begun again since: its batch is another than the ledger's last one."""
+    lives = [one for one in journal.lives() if one.ordinal == life]
+    newest = journal.newest(lives[0]) if lives else None
+    try:
+        done = (
+            journal.entry(lives[0], number).done if newest and newest.plan.batch >= number else None
+        )
+    except JournalError:
+        return  # what cannot be read contradicts nothing
+    since = None if done is None else datetime.fromisoformat(done.finished_at) - _EPOCH
+    if since == timedelta(microseconds=ended):
         return
     msg = "the ledger has batches of this table that its journal has not"
-    found = f"life {newest.life}, batch {newest.batch}, in the ledger {last[0]}, {last[1]}"
+    found = f"in the ledger life {life}, batch {number}"
     step = (
         "Say the right state; of a target that was loaded again, write the ledger to another place."
     )
@@ -160,7 +170,7 @@ def _newest(
     from pyspark.sql import functions as f
 
     mine = read_table(spark, ref).where(f.col("target") == f.lit(status.target))
-    newest = mine.groupBy("table").agg(f.max(f.struct(*columns)).alias("newest"))
+    newest = mine.groupBy("table").agg(f.max(f.struct(*map(f.expr, columns))).alias("newest"))
     return {row["table"]: tuple(row["newest"]) for row in newest.collect()}
 
 

@@ -1,25 +1,28 @@
 """Delete in OneLake, a request for each file: it refuses the bulk requests by which obstore deletes on Azure.
 
 In: the URL of a place in OneLake, and who lends a bearer token. Out: a function that deletes. Without a lender the
-token is that of azure-identity's default: of whoever has signed in, or is named by `AZURE_CLIENT_…`. Source: issue 701
-of arrow-rs-object-store; "Delete Blob" of Azure's Blob service.
+token is `AZURE_STORAGE_TOKEN`, else that of azure-identity's default: of whoever has signed in, or is named by
+`AZURE_CLIENT_…`. Source: issue 701 of arrow-rs-object-store; "Delete Blob" of Azure's Blob service.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
-from mirrorlib.errors import StoreError
+from mirrorlib.errors import MirrorError, StoreError, first_line
 from mirrorlib.extras import needed
 
 _AT_ONCE = 16
-_REPEATS = 3
+_PAUSES = (0.2, 1.0, 5.0, 20.0)  # seconds before another try
 _PATIENCE = 30.0  # seconds for one answer, as obstore's
 _PASSING = {408, 429, 500, 502, 503, 504}  # answers that another try may not get
 
@@ -32,7 +35,9 @@ def deletes_in_onelake(
     host = parts.hostname or ""
     if not host.endswith(".fabric.microsoft.com"):
         return None
-    folder = "/".join(name for name in (parts.username, parts.path.strip("/")) if name)
+    path = parts.path.strip("/")
+    # obstore takes a name in Azure's own URLs as it stands, and decodes one in those of the web.
+    folder = path if parts.username is None else f"{parts.username}/{quote(path)}"
     return partial(delete_each, f"https://{host.replace('.dfs.', '.blob.', 1)}/{folder}", lent)
 
 
@@ -40,7 +45,7 @@ def delete_each(place: str, lent: Callable[[], str] | None, paths: Sequence[str]
     """Delete files by their paths below an address of the Blob service; nothing happens for one that is not there.
 
     Raises:
-        StoreError: nobody lends a token, and azure-identity is not installed.
+        StoreError: nobody lends a token, and azure-identity is not installed or has none.
         OSError: a file was not deleted.
 
     """
@@ -53,14 +58,13 @@ def delete_each(place: str, lent: Callable[[], str] | None, paths: Sequence[str]
 def _delete(token: str, url: str) -> None:
     headers = {"Authorization": f"Bearer {token}", "x-ms-version": "2023-11-03"}
     request = Request(url, method="DELETE", headers=headers)  # noqa: S310  # `deletes_in_onelake` says https
-    for _ in range(_REPEATS - 1):
+    for pause in _PAUSES:
         try:
             return _answered(request)
-        except HTTPError as exc:
-            if exc.code not in _PASSING:
+        except OSError as exc:  # a refusal, or a lost connection
+            if isinstance(exc, HTTPError) and exc.code not in _PASSING:
                 raise
-        except OSError:  # a lost connection
-            continue
+        time.sleep(pause)
     return _answered(request)
 
 
@@ -73,6 +77,23 @@ def _answered(request: Request) -> None:
 
 
 def _own_token() -> str:
+    if token := os.environ.get("AZURE_STORAGE_TOKEN"):
+        return token
+    try:
+        return str(_credential().get_token("https://storage.azure.com/.default").token)
+    except MirrorError:
+        raise
+    except Exception as exc:  # azure-identity's own errors have pages for those who debug it
+        msg = "nobody is signed in who may delete in OneLake"
+        step = (
+            "Sign in (az login), or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET."
+        )
+        raise StoreError(msg, found=first_line(exc), next_step=step) from exc
+
+
+@cache
+def _credential() -> Any:  # noqa: ANN401  # the type is an extra's
+    """Make the one that keeps its tokens."""
     with needed("fabric", "azure-identity", StoreError):
         from azure.identity import DefaultAzureCredential
-    return DefaultAzureCredential().get_token("https://storage.azure.com/.default").token
+    return DefaultAzureCredential()

@@ -190,16 +190,20 @@ def test_the_kept_ledger_tells_of_a_journal_that_has_begun_again(
         orders.file([{"id": number}])
         assert mirrorlib.apply(spark, str(zone), target, max_files=1).ok
     told = [mirrorlib.write_ledger(spark, target, place) for _ in range(2)]
+    orders.file([{"id": 3}])
     shutil.rmtree(target)
-    assert mirrorlib.apply(spark, str(zone), target).ok
-    told.append(mirrorlib.write_ledger(spark, target, place))
+    for batches in (1, 2):  # fewer, then more than the ledger has
+        assert mirrorlib.apply(spark, str(zone), target, max_files=3 // batches).ok
+        told.append(mirrorlib.write_ledger(spark, target, place))
+        shutil.rmtree(target)
 
-    assert [True, True, False] == [report.ok for report in told]
-    assert (
-        "orders: the ledger has batches of this table that its journal has not"
-        in told[-1].failures[0]
-    )
-    assert "(found life 1, batch 1, in the ledger 1, 2)" in told[-1].failures[0]
+    assert [True, True, False, False] == [report.ok for report in told]
+    for report in told[2:]:
+        assert (
+            "orders: the ledger has batches of this table that its journal has not"
+            in report.failures[0]
+        )
+        assert "(found in the ledger life 1, batch 2)" in report.failures[0]
 
 
 @pytest.mark.parametrize("last", [0, -1])

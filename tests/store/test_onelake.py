@@ -59,12 +59,13 @@ def test_files_go_one_by_one(onelake: tuple[str, type[OneLake]]) -> None:
     assert (set(), {"Bearer lent"}) == (server.files, server.tokens)
 
 
-@pytest.mark.parametrize("answers", [[403], [503, 503, 503]])
+@pytest.mark.parametrize("answers", [[403], 5 * [503]])
 def test_what_is_refused_is_told(
     onelake: tuple[str, type[OneLake]], answers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the store, with the place; the file stays."""
     place, server = onelake
+    monkeypatch.setattr("mirrorlib.store.onelake._PAUSES", (0, 0, 0, 0))
     server.first[:] = answers
     lend_azure_token(lambda: "lent")
     store = open_store(PLACE)
@@ -76,12 +77,34 @@ def test_what_is_refused_is_told(
     assert 2 == len(server.files)
 
 
+def test_a_sign_in_that_fails_is_told(
+    onelake: tuple[str, type[OneLake]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that is stated is taken; without one, azure-identity is asked."""
+    place, server = onelake
+
+    class Nobody:
+        def get_token(self, _: str) -> None:
+            msg = "no credential in this chain\nprovided a token"
+            raise RuntimeError(msg)
+
+    monkeypatch.setattr("mirrorlib.store.onelake._credential", Nobody)
+    with pytest.raises(StoreError, match=r"nobody is signed in .*no credential in .*az login"):
+        delete_each(place, None, ["a b#1.parquet"])
+    monkeypatch.setenv("AZURE_STORAGE_TOKEN", "stated")
+    delete_each(place, None, ["a b#1.parquet"])
+
+    assert (1, {"Bearer stated"}) == (len(server.files), server.tokens)
+
+
 def test_only_onelake_is_asked_so() -> None:
     """A workspace, its item and folder become an address of the Blob service."""
     lake = "https://onelake.blob.fabric.microsoft.com/workspace/my.Lakehouse/Files/landing"
-    for url in (PLACE, lake, lake.replace(".blob.", ".dfs.")):
+    odd = (f"{PLACE}/ü %", f"{lake}/%C3%BC%20%25")
+    same = [(url, lake) for url in (PLACE, lake, lake.replace(".blob.", ".dfs."))]
+    for url, address in (*same, odd, (odd[1], odd[1])):
         found = deletes_in_onelake(url, None)
         assert isinstance(found, partial)
-        assert (lake, None) == found.args
+        assert (address, None) == found.args
     for url in ("abfss://c@account.dfs.core.windows.net/zone", "s3://bucket/fabric.microsoft.com"):
         assert deletes_in_onelake(url, None) is None

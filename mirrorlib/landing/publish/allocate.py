@@ -76,7 +76,7 @@ def newest_number(zone: Store, place: FileSequence, after: int = 0) -> int:
     """
     visible = largest_number(zone, place.files, after, place.extensions)
     if visible and zone.stat(place.claim(visible + 1)) is None:
-        return visible
+        return max(after, visible)
     return max(after, visible, largest_number(zone, place.state("claims"), after))
 
 

@@ -129,7 +129,8 @@ def make_draft(rows: pa.Table, state: FolderState, wanted: Wanted, place: FileSe
         names = [column.name.strip() for column in fitted.known.columns]
         check_names(names, table=table, file="the data")
     extension = metadata.file_extension or "csv" if file_format == "csv" else "parquet"
-    place = replace(place, extensions=metadata.numbered)
+    # Those of another format that the table had before count, too.
+    place = replace(place, extensions=(*place.extensions, *metadata.numbered))
     contents: list[tuple[FileSequence, Content]] = []
     for partition, part in split_partitions(fitted.rows, by, table=table).items():
         data, markers = encode_rows(part, file_format), count_markers(part, given.default)
