@@ -381,6 +381,24 @@ def test_random_commits_in_random_windows_end_equal_to_the_source(
     net.check(net.export())
 
 
+def test_a_key_that_goes_and_comes_in_one_commit_needs_no_pairs(
+    spark: SparkSession,
+    tmp_path: Path,
+    make: Callable[[str], Receiver],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An update is a row that goes and one that comes, with keys and without: nobody has to tell it as one."""
+    history = History(spark, tmp_path / "target", random.Random(1))
+    history.insert()
+    consumers = [Consumer(history, make("sqlite")), Consumer(history, make("sqlite"), keys={})]
+    for consumer in consumers:
+        consumer.check(consumer.export())
+    history.replace()
+    monkeypatch.delattr("mirrorlib.feed.read.pair_updates")
+    for consumer in consumers:
+        consumer.check(consumer.export())
+
+
 def test_whatever_stops_the_runner_the_table_equals_the_source(
     spark: SparkSession, tmp_path: Path, make: Callable[[str], Receiver]
 ) -> None:

@@ -509,6 +509,22 @@ def test_a_copy_in_the_midst_of_a_rewind_goes_on_from_there_alone(
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("mode", ["current", "scd2"])
+def test_a_key_that_goes_and_comes_in_one_commit_needs_no_pairs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """In a copy and in a history an update is a row that goes and one that comes: nobody has to tell it as one."""
+    source = Source(spark, tmp_path, "id bigint, v string")
+    source.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    first, receiver = source.newest, Receiver(source, mode)
+    receiver.take()
+    source.run("INSERT OVERWRITE {t} VALUES (1, 'a'), (2, 'B'), (4, 'd')")
+    monkeypatch.delattr("mirrorlib.feed.read.pair_updates")
+    receiver.take()
+    check(receiver, first=first)
+
+
+@pytest.mark.thorough
 def test_a_rewound_log_has_what_came_again(spark: SparkSession, tmp_path: Path) -> None:
     """A window is appended again, a snapshot begins with a reset."""
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")

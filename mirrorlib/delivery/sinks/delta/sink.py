@@ -54,10 +54,10 @@ class DeltaSink:
     """Delta tables that receive windows."""
 
     def __init__(self, target: Target, mode: str) -> None:
-        """Take where the tables go, and what becomes of changes; only a copy does not tell updates as such."""
+        """Take where the tables go, and what becomes of changes; only a log tells updates as such."""
         self._target = target
         self._mode = mode
-        self.pairs = mode != "current"
+        self.pairs = mode == "changes"
 
     def position(self, stream: Stream) -> int:
         """Read it from the target's log; 0 where only a catalog can, and `deliver` looks itself."""

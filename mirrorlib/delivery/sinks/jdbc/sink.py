@@ -52,6 +52,8 @@ def open_database(address: str) -> Database:
 class DatabaseSink:
     """Copies of tables in a database, each as of the end of the last window that it was given."""
 
+    pairs = False  # an update is a row that goes and one that comes
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
