@@ -46,6 +46,9 @@ def bring_up_to_date(job: StreamJob, told: StreamReport) -> Iterator[StreamRepor
             msg = "the consumer was dropped or rewound a moment ago"
             raise TableBusyError(msg, table=stream.table, next_step="Run again.")
         entry = registry.newest(stream)
+        if entry is not None and entry.plan.until > job.source.commits.newest:
+            job = job.refresh()  # another runner has delivered what came since this one's look
+        yield (told := _moved(job, told, entry))
         while not job.run.stop():
             plan = _planned(job, entry)
             if plan is None:

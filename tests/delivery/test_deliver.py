@@ -567,6 +567,27 @@ def test_a_runner_whose_stream_ends_as_it_begins_delivers_nothing(
     assert source.sink.windows()[-1]["kind"] == "snapshot"
 
 
+@pytest.mark.parametrize("on_expired", ["fail", "snapshot"])
+def test_a_runner_that_looked_before_another_delivered_looks_again(
+    source: Source, monkeypatch: pytest.MonkeyPatch, on_expired: str
+) -> None:
+    """Its log ends before what the other one has delivered: that is no table that was put back."""
+    source.export(on_expired=on_expired)
+    source.run("INSERT INTO {t} VALUES (3, 'd')")
+
+    def hold_late(lease: Lease) -> Any:
+        monkeypatch.undo()
+        source.run("INSERT INTO {t} VALUES (4, 'e')")
+        assert 1 == source.export(on_expired=on_expired).windows
+        return hold(lease)
+
+    monkeypatch.setattr("mirrorlib.delivery.run_stream.hold", hold_late)
+    late = source.export(on_expired=on_expired)
+
+    assert ("current", 0, 0) == (late.state, late.windows, late.resets), late.reason
+    assert ["snapshot", "changes"] == [window["kind"] for window in source.sink.windows()]
+
+
 def test_a_snapshot_whose_files_are_gone_ends_the_run(source: Source) -> None:
     """It is void, and tried again by the next run, which looks at the table anew."""
 
