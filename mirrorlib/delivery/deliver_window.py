@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from mirrorlib.commit.stage import staging
-from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sink import Delivery, registry_set_back
 from mirrorlib.delivery.stream_job import StreamJob, begin_anew, check_table
 from mirrorlib.errors import (
     FeedExpiredError,
@@ -97,9 +97,7 @@ def check_registry(job: StreamJob, entry: WindowEntry | None) -> None:
     position = job.run.sink.position(stream)
     if position <= known or job.registry.newest(stream) != entry:
         return
-    msg = "the consumer's registry was set back: the receiver holds windows that it does not know"
-    found = f"window {position} of the stream, {known} in the registry"
-    raise JournalError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
+    raise registry_set_back(stream, f"window {position} of the stream, {known} in the registry")
 
 
 def refuse_void(stream: Stream, plan: WindowPlan) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from mirrorlib.errors import SchemaError, first_few
+from mirrorlib.errors import JournalError, SchemaError, first_few
 from mirrorlib.identifiers import find_name, fold_name
-from mirrorlib.journal.streams import Stream, WindowPlan
+from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,6 +110,21 @@ def tell_gap(
     if stream != mine.uuid and begins > at:
         return f"ends with version {at}, and the stream begins after {begins} (rewound to {at}, it goes on)"
     return ""
+
+
+def registry_set_back(stream: Stream, found: str) -> JournalError:
+    """Say that a registry was set back: its next windows would be taken for others that are there."""
+    msg = "the consumer's registry was set back: the receiver holds windows that it does not know"
+    step = f"Begin anew: {snapshot_command(stream.consumer)}"
+    return JournalError(msg, table=stream.table, found=found, next_step=step)
+
+
+def check_same_window(delivery: Delivery, until: int) -> None:
+    """Refuse to take what a receiver has of the window's number for the window, where it ends with another version."""
+    plan = delivery.plan
+    if until != plan.until:
+        found = f"window {plan.number} up to version {until}, {plan.until} in the registry"
+        raise registry_set_back(delivery.stream, found)
 
 
 def check_continued(

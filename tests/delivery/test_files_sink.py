@@ -373,6 +373,22 @@ def test_a_folder_that_was_emptied_is_not_begun_anew_in_the_middle(windows: Wind
     assert [["2-0", "2-1", "2-2"]] == numbered.values()
 
 
+@pytest.mark.parametrize("at", [3, 4], ids=["claimed", "delivered"])
+def test_what_a_registry_that_was_set_back_had_planned_is_not_taken_for_another_window(
+    windows: Windows, at: int
+) -> None:
+    """Of the same number, and up to another version: the rest of its rows would be lost."""
+    windows.deliver(*three(1), kind="snapshot")
+    with pytest.raises(Killed):
+        windows.deliver(*three(2), store=Dying(windows.store, at))
+    more = [*three(2), *three(3)]
+    for _ in range(2):
+        with pytest.raises(JournalError, match=r"found window 2 up to version 2, 3 in the regis"):
+            windows.deliver(*more, again=True, after=1, until=3)
+    windows.deliver(*three(2), again=True)
+    assert [["1-0", "1-1", "1-2"], ["2-0", "2-1", "2-2"]] == windows.values()
+
+
 def test_a_delta_table_s_folder_is_left_alone(windows: Windows) -> None:
     """Its VACUUM would remove the windows."""
     (windows.folder / "_delta_log").mkdir(parents=True)

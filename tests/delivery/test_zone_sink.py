@@ -26,7 +26,13 @@ from mirrorlib.delivery.sinks.zone.batch import Batch
 from mirrorlib.delivery.sinks.zone.changes import COUNT, change_rows, check_all_rows
 from mirrorlib.delivery.sinks.zone.sink import ZoneSink
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.errors import LandingZoneError, MarkerError, SchemaError, TableBusyError
+from mirrorlib.errors import (
+    JournalError,
+    LandingZoneError,
+    MarkerError,
+    SchemaError,
+    TableBusyError,
+)
 from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.store import LocalStore, Store
@@ -695,6 +701,22 @@ def test_a_folder_that_was_set_back_to_an_earlier_stream_is_noticed(windows: Win
         again.deliver((4, INSERT, 4, "d"), given=2)
     assert 1 == again.deliver((4, INSERT, 4, "d"), again=True, given=0)
     assert [(1, "a"), (4, "d")] == windows.rows()
+
+
+def test_what_a_registry_that_was_set_back_had_planned_is_not_taken_for_another_window(
+    windows: Windows,
+) -> None:
+    """Of the same number, and up to another version: the rest of its rows would be lost."""
+    windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
+    dying = ZoneSink(Dying(windows.zone, NAME))  # type: ignore[arg-type]
+    with pytest.raises(Killed):
+        windows.deliver((2, INSERT, 2, "b"), sink=dying)
+    more = [(2, INSERT, 2, "b"), (3, INSERT, 3, "c")]
+    for _ in range(2):
+        with pytest.raises(JournalError, match=r"found window 2 up to version 2, 3 in the regis"):
+            windows.deliver(*more, again=True, after=1)
+    windows.deliver((2, INSERT, 2, "b"), again=True)
+    assert [(1, "a"), (2, "b")] == windows.rows()
 
 
 def test_streams_follow_by_number_whatever_the_clocks_say(windows: Windows) -> None:

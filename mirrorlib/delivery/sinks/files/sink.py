@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sink import Delivery, check_same_window
 from mirrorlib.delivery.sinks.exact_text import check_types
 from mirrorlib.delivery.sinks.files.manifest import File, ManifestEntry, Receiver
 from mirrorlib.delivery.sinks.files.parts import FileFormat, write_parts
@@ -50,12 +50,14 @@ class FilesSink:
         if receiver.last(delivery.stream) > delivery.plan.number:
             return 0  # the stream has gone on; readers do not look back
         entry = receiver.entry(window) or self._finish(receiver, window, delivery)
+        check_same_window(delivery, entry.until)
         receiver.tidy(entry)
         return entry.rows
 
     def _finish(self, receiver: Receiver, window: str, delivery: Delivery) -> ManifestEntry:
         """Make an attempt unless one counts already, and carry out the one that does."""
         claim = receiver.claim(window) or self._attempt(receiver, window, delivery)
+        check_same_window(delivery, claim.until)
         if (there := receiver.entry(window)) is not None:
             return there  # before the claim could be made; its own files are tidied away
         side_by_side(lambda file: _show(receiver, window, file), claim.files, _AT_ONCE)

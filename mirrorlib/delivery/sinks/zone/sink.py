@@ -14,7 +14,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sink import Delivery, check_same_window
 from mirrorlib.delivery.sinks.open import check_no_table
 from mirrorlib.delivery.sinks.zone import changes
 from mirrorlib.delivery.sinks.zone.batch import ANEW, Batch, check_columns, follows, read_batch
@@ -64,6 +64,7 @@ class ZoneSink:
         for _ in range(_ATTEMPTS):
             number, claim, last = self._newest(place)
             if claim and last and (last.stream, last.number) == (stream.uuid, plan.number):
+                check_same_window(delivery, last.until)
                 fulfilled(self._zone, place, claim)
                 return claim.rows
             if not follows(number, last, place, delivery):
