@@ -19,7 +19,7 @@ _ROWS_OF_TEXT = 1 << 13  # where a value may be of any length
 _BYTES_AT_A_TIME = 64 << 20
 _SMALL_DICTIONARY = 512 << 10  # bytes: 4 GiB at worst, with so many rows of text at a time
 _LITTLE = 1 << 16
-_TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+_TEXTS = (pa.string(), pa.binary())
 _FIXED = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_fixed_size_binary)
 _TEXT_KINDS = frozenset({"ENUM", "JSON"})
 # Where they are, a column that is to stay a dictionary does not. Older pyarrows have none to switch off.

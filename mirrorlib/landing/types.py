@@ -20,8 +20,11 @@ MAX_PRECISION = 38
 _INT_DIGITS = {pa.int8(): 10, pa.int16(): 10, pa.int32(): 10, pa.int64(): 20}
 INTEGERS = tuple(_INT_DIGITS)
 _EXACT_IN_DOUBLE = (pa.int8(), pa.int16(), pa.int32(), pa.float32())
-# By their names: pyarrow 14 has no words for them.
-_VIEWS = {"string_view": pa.string(), "binary_view": pa.binary()}
+# By their names: pyarrow 14 has no words for views.
+_TEXTS = {
+    **dict.fromkeys(("large_string", "string_view"), pa.string()),
+    **dict.fromkeys(("large_binary", "binary_view"), pa.binary()),
+}
 _FLOATS = (pa.float32(), pa.float64())
 _SAME = (pa.null(), pa.bool_(), *INTEGERS, *_FLOATS, pa.date32(), pa.string(), pa.binary())
 _MIRROR_TYPES = {
@@ -32,8 +35,6 @@ _MIRROR_TYPES = {
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
     pa.date64(): pa.date32(),
-    pa.large_string(): pa.string(),
-    pa.large_binary(): pa.binary(),
 }
 _MIRROR_FAMILIES = (
     (pa.types.is_time, pa.string()),
@@ -63,7 +64,7 @@ def plain_type(stored: pa.DataType) -> pa.DataType:
         return plain_type(stored.value_type)
     if isinstance(stored, pa.BaseExtensionType):
         return plain_type(stored.storage_type)
-    return _VIEWS.get(str(stored), stored)
+    return _TEXTS.get(str(stored), stored)
 
 
 def has_no_zone(stored: pa.TimestampType) -> bool:

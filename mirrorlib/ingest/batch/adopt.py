@@ -157,19 +157,12 @@ def _fits(landed: Landed, columns: Columns) -> bool:
             column.native
             and not column.moved
             and column.given is None
-            and _stored(column.stored) == types.get(column.name)
+            and column.stored == types.get(column.name)
             for column in landed.schema.columns
         )
         and not PATTERN.search(landed.source.zone.uri(landed.file.path))  # Spark reads all for each
         and can_spark_read(landed)
     )
-
-
-def _stored(kind: pa.DataType) -> pa.DataType:
-    """Return the type that stands in Parquet: Arrow has several for one."""
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
 def _takes_files(found: Found) -> bool:

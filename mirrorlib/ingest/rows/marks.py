@@ -40,7 +40,6 @@ _TOLD_ALIKE = (
     pa.types.is_integer,
     pa.types.is_date32,
     pa.types.is_string,
-    pa.types.is_large_string,
 )
 ROWS_PER_FILE = 1 << 40  # what `ORDER` grows by: more rows than a Parquet file of any publisher has
 
