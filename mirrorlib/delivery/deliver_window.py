@@ -123,7 +123,7 @@ def _lost_meanwhile(job: StreamJob, plan: WindowPlan) -> FeedExpiredError | None
     return None
 
 
-def _deliver_again(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
+def _deliver_again(job: StreamJob, plan: WindowPlan, given: int | None) -> int | None:
     """Deliver a window; once more if Spark fails, or is refused, by a log that has moved on since it was looked at.
 
     A type that was widened meanwhile is no lost history.
@@ -139,7 +139,7 @@ def _deliver_again(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
         return _deliver_or_explain(again, plan, given)
 
 
-def _deliver_or_explain(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
+def _deliver_or_explain(job: StreamJob, plan: WindowPlan, given: int | None) -> int | None:
     """Deliver a window, and tell rows or changes that went away under it from all else that can fail."""
     try:
         return _deliver(job, plan, given)
@@ -170,7 +170,7 @@ def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> Non
         return
 
 
-def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
+def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int | None:
     spark, source, stream, state = job.spark, job.source, job.stream, job.registry.state
     collected = stated_rows = None
     check_table(job, plan.table_id, plan.until, plan.until_hash)
@@ -203,8 +203,18 @@ def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
             collected=collected,
             stated_rows=stated_rows,
             given=given,
+            begins=_begins(job, plan, given),
             physical=physical_names(metadata),
             renewed=lambda: renewed_columns(source.commits, NOTHING, plan.until),
             mapped=metadata.mapped,
         )
         return job.run.sink.deliver(delivery)
+
+
+def _begins(job: StreamJob, plan: WindowPlan, given: int | None) -> int:
+    """Say up to which version the receiver was given the stream's rows, by the last window that has left any there."""
+    if given in {None, plan.number - 1}:
+        return plan.after
+    if given:
+        return job.registry.entry(job.stream, given).plan.until
+    return plan.after if job.stream.start_at is None else job.stream.start_at

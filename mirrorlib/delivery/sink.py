@@ -38,6 +38,7 @@ class Delivery:
         collected: the rows of `frame` in this process, where they are few and were read so.
         stated_rows: how many rows the source's commits say that they change; None where one does not say.
         given: the number of the stream's last window whose rows the receiver was given, 0 for none; None for unknown.
+        begins: the version up to which it was given them, None for the plan's: windows without a change leave nothing.
         physical: which column of the source's data files each name stands for, at the window's end and at any
             depth. Another one under a name of before holds other values in rows that no change tells of.
         renewed: gives what such columns have become, by what they were, where all rows were written again in another
@@ -55,6 +56,7 @@ class Delivery:
     collected: pa.Table | None = None
     stated_rows: int | None = None
     given: int | None = None
+    begins: int | None = None
     physical: Mapping[str, str] = field(default_factory=dict)
     renewed: Callable[[], Mapping[str, str]] = dict
     mapped: bool = False
@@ -104,8 +106,7 @@ def tell_gap(
         return (
             f"ends with version {upto}, in the midst of a window that is folded to its net changes"
         )
-    # Windows without a change, or without a net one, have left nothing at the receiver.
-    begins = plan.after if delivery.given != 0 or mine.start_at is None else mine.start_at
+    begins = plan.after if delivery.begins is None else delivery.begins
     at = upto if at is None else at
     if stream != mine.uuid and begins > at:
         return f"ends with version {at}, and the stream begins after {begins} (rewound to {at}, it goes on)"
@@ -172,8 +173,10 @@ class Sink(Protocol):
     def position(self, stream: Stream) -> int:
         """Return the number of the last window that the receiver holds of a stream; 0 for none or unknown."""
 
-    def deliver(self, delivery: Delivery) -> int:
+    def deliver(self, delivery: Delivery) -> int | None:
         """Write the window as a whole, and return its number of rows; forget the table first where `plan.reset` is set.
+
+        0 says that it has left nothing there. None says the contrary of a window whose rows were there already.
 
         Raises:
             MirrorError: the receiver is not there, or cannot take the rows; nothing of the window is visible.

@@ -69,15 +69,15 @@ class DeltaSink:
         except StoreError:
             return 0
 
-    def deliver(self, delivery: Delivery) -> int:
-        """Write a window by one commit."""
+    def deliver(self, delivery: Delivery) -> int | None:
+        """Write a window by one commit, which there is of one without rows, too."""
         committer = _WindowCommitter(self._target, self._mode, delivery)
         target, stream = self._target, delivery.stream
         # On a local file system Delta keeps no other Java processes off. The lock is that of whoever applies to the
         # table; where neither its place nor a state is local, the consumers' scratch holds it.
         state = open_store(target.state) if target.state else delivery.scratch
         with lock_table(delivery.spark, target, state, parse_name(stream.table), lambda: False):
-            return commit_plan(committer, f"window {delivery.plan.number}", stream.table)
+            return commit_plan(committer, f"window {delivery.plan.number}", stream.table) or None
 
 
 class _WindowCommitter(Committer[WindowWork, int]):
@@ -218,6 +218,8 @@ def _check_untouched(work: WindowWork) -> None:
         work, facts["stream"], facts.get("table_id", ""), int(facts["upto"]), work.at
     ):
         reason = f"the copy {gap}"
+    elif work.at < int(facts["upto"]) and not work.keys:
+        reason = "the copy is in the midst of a rewind by keys, and its changes come without"
     else:
         return
     raise ForeignWriteError(reason, table=stream.table, found=found, next_step=work.set_right)

@@ -62,8 +62,8 @@ class DatabaseSink:
         with self._database.session(stream.table, ()) as session:
             return database.position(session, stream) if database.has_books(session) else 0
 
-    def deliver(self, delivery: Delivery) -> int:
-        """Apply a window and advance the position, in one transaction; return how many rows were sent."""
+    def deliver(self, delivery: Delivery) -> int | None:
+        """Apply a window and advance the position, in one transaction; return how many rows were sent, or None."""
         shape = self._settle(delivery)
         frame, table = delivery.frame, delivery.stream.table
         if shape.after is not None:
@@ -73,10 +73,10 @@ class DatabaseSink:
             self._apply(delivery, shape, staged)
         except database.UnfitError as exc:
             msg = "the database cannot hold a value of the column"
-            step = "Text has to be UTF-8 without a character NUL, and years from 1 to 9999: correct the rows."
-            name, said = find_unfit(frame, shape), str(exc)
+            step = f"{exc.takes}: correct the rows."
+            name, said = find_unfit(frame, shape, only_text=exc.takes == database.TEXT), str(exc)
             raise SchemaError(msg, table=table, column=name, found=said, next_step=step) from exc
-        return staged.rows
+        return staged.rows or None
 
     def _settle(self, delivery: Delivery) -> TableLayout:
         stream, plan = delivery.stream, delivery.plan

@@ -100,9 +100,10 @@ def _counted_lines(frame: DataFrame, shape: TableLayout) -> DataFrame:
     return each.select(_joined([op, copies, f.col("line")]))
 
 
-def find_unfit(frame: DataFrame, shape: TableLayout) -> str | None:
-    """Find a column that holds what PostgreSQL has not; None when it is not one of the known cases."""
-    tests = {column.source: _unfit(column) for column in shape.columns}
+def find_unfit(frame: DataFrame, shape: TableLayout, *, only_text: bool) -> str | None:
+    """Find a column that holds what PostgreSQL has not, or text that is none; None when it is no known case."""
+    look = _no_text if only_text else _unfit
+    tests = {column.source: look(column) for column in shape.columns}
     known = {name: f.max(test) for name, test in tests.items() if test is not None}
     if not known:
         return None
@@ -112,9 +113,8 @@ def find_unfit(frame: DataFrame, shape: TableLayout) -> str | None:
 
 def _unfit(column: DatabaseColumn) -> SparkColumn | None:
     value = f.col(quote(column.source))
-    if column.kind == "string":
-        text = value.cast("string")
-        return f.contains(text, f.lit("\0")) | ~_is_utf8(text)
+    if (no_text := _no_text(column)) is not None:
+        return f.contains(value.cast("string"), f.lit("\0")) | no_text
     if column.kind == JSON:
         return f.contains(f.to_json(value, JSON_OPTIONS), f.lit("\\u0000"))
     if column.kind in {"date", "timestamp", "timestamp_ntz"}:
@@ -122,11 +122,14 @@ def _unfit(column: DatabaseColumn) -> SparkColumn | None:
     return None
 
 
-def _is_utf8(text: SparkColumn) -> SparkColumn:
+def _no_text(column: DatabaseColumn) -> SparkColumn | None:
+    if column.kind != "string":
+        return None
+    text = f.col(quote(column.source)).cast("string")
     if hasattr(f, "is_valid_utf8"):
-        return f.is_valid_utf8(text)
+        return ~f.is_valid_utf8(text)
     data = text.cast("binary")  # up to Spark 3.5, which puts U+FFFD in the place of what is none
-    return f.encode(f.decode(data, "UTF-8"), "UTF-8") == data
+    return f.encode(f.decode(data, "UTF-8"), "UTF-8") != data
 
 
 def _line(columns: Sequence[DatabaseColumn]) -> SparkColumn:

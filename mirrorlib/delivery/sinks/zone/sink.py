@@ -55,7 +55,7 @@ class ZoneSink:
         visible = self._zone.stat(claim.staged) is None
         return last.number if visible else last.number - 1
 
-    def deliver(self, delivery: Delivery) -> int:
+    def deliver(self, delivery: Delivery) -> int | None:
         """Publish the window, once."""
         stream, plan = delivery.stream, delivery.plan
         place = _place(stream)
@@ -68,7 +68,7 @@ class ZoneSink:
                 fulfilled(self._zone, place, claim)
                 return claim.rows
             if not follows(number, last, place, delivery):
-                return 0
+                return None
             data = changes.collect_rows(delivery) if data is None else data
             try:
                 return self._publish(delivery, data, number, last)
