@@ -10,7 +10,7 @@ import io
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -215,18 +215,6 @@ def with_system_fault(fault: Fault, work: Callable[[], object]) -> None:
     finally:
         for name, function in real.items():
             setattr(os, name, function)
-
-
-def publish_files_with_fault(zone: Path, paths: Sequence[Path], at: int, mode: Mode) -> None:
-    """Publish files in one call, in a process that dies at a call of the store."""
-    store = FaultyStore(LocalStore(zone), Fault(at=at, mode=mode))
-    publish_files(store, paths)  # type: ignore[arg-type]
-
-
-def publish_files(zone: Store, paths: Sequence[Path]) -> list[int | None]:
-    """Publish files in one call, without an id; give their numbers."""
-    orders = LandingZoneWriter(zone).table(TABLE, keys=["id"])
-    return [done.number for done in orders.write_files(paths)]
 
 
 def publish_equal_at_once(zone: Path, count: int, start: Any) -> None:

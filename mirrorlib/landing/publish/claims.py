@@ -24,7 +24,7 @@ import contextlib
 import hashlib
 import secrets
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
 from mirrorlib.errors import StoreError
 from mirrorlib.landing.metadata.declared import TableMetadata
@@ -91,11 +91,6 @@ class Call:
     token: str = ""  # random; tells whose note it is
     # The number that its file has to follow on; None where any that is free will do.
     follows: int | None = None
-
-    def following(self, fingerprint: str) -> Call:
-        """Give the next batch of the same call, for calls that bring several: they return together, by one note."""
-        chained = hashlib.sha256(f"{self.key} {fingerprint}".encode()).hexdigest()
-        return replace(self, key=f"after-{chained}", fingerprint=fingerprint)
 
 
 def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | None) -> Call:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,55 +93,6 @@ class LandingTable:
         with _naming(data):
             rows = self._take(data, marker)
             return self._publish(rows, batch_id, force=force, follows=follows)
-
-    def write_files(
-        self,
-        paths: Sequence[str | Path],
-        marker: int | str | None = None,
-        batch_id: str | None = None,
-        *,
-        force: bool = False,
-    ) -> Iterator[Published]:
-        """Publish files in their order, a change file each, as one call; give each once it is visible.
-
-        The call has returned when the last one is given and asked beyond. Until then, the same files from the
-        first on are known when they are published again, whatever became of those behind them.
-
-        Args:
-            paths: Parquet or CSV files, or folders of Parquet files.
-            marker: As `write`.
-            batch_id: What the caller calls the files together: the first one has this id, as if it were alone, the
-                second the id with `/2` behind it, and so on.
-            force: As `write`.
-
-        Raises:
-            MirrorError: as `write`; those that were given before are published.
-            TableBusyError: equal rows were published at the same moment, and the first file counts as theirs.
-
-        """
-        if len(paths) == 1:
-            yield self.write(paths[0], marker, batch_id, force=force)
-            return
-        first = last = None
-        for place, path in enumerate(paths, 1):
-            with _naming(path):
-                rows = self._take(path, marker)
-                draft, fingerprint = self._declared(rows, force=force), fingerprint_rows(rows)
-            if batch_id:
-                # The first by the id itself, as a file alone is.
-                last = self._call(fingerprint, batch_id if place == 1 else f"{batch_id}/{place}")
-            else:
-                last = last.following(fingerprint) if last else self._call(fingerprint, None)
-            first = first or last
-            yield self._landed(draft, last)
-        if first is not None and not self._returns(first):
-            msg = "the same rows were published by somebody else at the same moment, and count as theirs"
-            step = (
-                "All the files are there, once: see whether they are all that was meant, and give files that "
-                "several publish at once a batch id."
-            )
-            file = Path(paths[0]).name
-            raise TableBusyError(msg, table=self._name, file=file, next_step=step)
 
     def upsert(
         self, data: object, batch_id: str | None = None, *, force: bool = False

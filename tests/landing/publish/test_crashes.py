@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from mirrorlib.store import LocalStore
@@ -17,14 +16,11 @@ from publishing import (
     Fault,
     FaultyStore,
     assert_each_once,
-    batch,
     batches,
     context,
     publish,
     publish_at_once,
     publish_equal_at_once,
-    publish_files,
-    publish_files_with_fault,
     publish_with_fault,
     publish_with_system_fault,
     run_child,
@@ -141,24 +137,6 @@ def test_killed_between_partitions_completes_the_others(tmp_path: Path) -> None:
         store = LocalStore(zone)
         for partition in ("id=0", "id=1"):
             assert ["first", "second"] == batches(store, f"{FOLDER}/{partition}"), f"step {at}"
-
-
-@pytest.mark.thorough
-def test_killed_between_files_completes_the_others(tmp_path: Path) -> None:
-    """Three files in one call, two of them equal, killed at every step: published again, each is there once."""
-    paths = [tmp_path / f"{place}.parquet" for place in range(3)]
-    for path, name in zip(paths, ("a", "a", "b"), strict=True):
-        pq.write_table(batch(name), path)
-    fault = Fault()
-    publish_files(FaultyStore(LocalStore(tmp_path / "counted"), fault), paths)  # type: ignore[arg-type]
-
-    assert fault.calls[-1].endswith(".done")
-    for at in range(1, len(fault.calls) + 1):
-        zone = tmp_path / f"{at}"
-        code = run_child(publish_files_with_fault, zone, paths, at, "kill before")
-        assert -signal.SIGKILL == code
-        assert [1, 2, 3] == publish_files(LocalStore(zone), paths), f"step {at}"
-        assert ["a", "a", "b"] == batches(LocalStore(zone)), f"step {at}"
 
 
 # Several writers

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from mirrorlib.errors import StoreError, TableBusyError
+from mirrorlib.errors import StoreError
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.store import Store
 from publishing import (
@@ -24,7 +23,6 @@ from publishing import (
     batch,
     batches,
     publish,
-    publish_files,
     stores,
 )
 
@@ -111,23 +109,6 @@ def test_a_failed_call_and_anothers_equal_one_are_there_twice(
         if not returned:
             publish(store, "second", ids=False)
         assert ["first", "second", "second"] == batches(store), f"{mode} {fault.calls[at - 1]}"
-
-
-def test_files_whose_first_is_taken_by_an_equal_call_are_told(tmp_path: Path) -> None:
-    """They are there once, and one of the two calls is told so: it is not for us to publish them all anew."""
-    paths = [tmp_path / f"{name}.parquet" for name in ("first", "second")]
-    for path in paths:
-        pq.write_table(batch(path.stem), path)
-    store = stores()["memory"](tmp_path)
-    files = LandingZoneWriter(store).table(TABLE, keys=["id"]).write_files(paths)
-
-    assert 1 == next(files).number
-    assert [1] == publish(store, "first", ids=False)
-    with pytest.raises(TableBusyError, match="count as theirs"):
-        list(files)
-
-    assert ["first", "second"] == batches(store)
-    assert [3, 4] == publish_files(store, paths)
 
 
 @pytest.mark.parametrize("mode", FAILURES)

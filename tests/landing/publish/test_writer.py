@@ -279,24 +279,6 @@ def test_an_empty_batch_id_is_none(store: Store) -> None:
     assert [1, 2] == [orders.write(batch("a"), batch_id="").number for _ in "ab"]
 
 
-def test_files_with_a_batch_id_are_there_once_whether_the_first_came_alone(
-    store: Store, tmp_path: Path
-) -> None:
-    """The first one has the id itself."""
-    paths = [tmp_path / f"{name}.parquet" for name in "abc"]
-    for path in paths:
-        pq.write_table(batch(path.stem), path)
-    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
-
-    for count in 1, 2, 3, 1:
-        done = list(orders.write_files(paths[:count], batch_id="7"))
-        assert list(range(1, count + 1)) == [published.number for published in done]
-    assert not orders.write(batch("d"), batch_id="7/1").repeated
-    assert ["a", "b", "c", "d"] == batches(store)
-    with pytest.raises(FileChangedError, match="used before"):
-        list(orders.write_files(paths[1:], batch_id="7"))
-
-
 def test_a_batch_that_has_to_follow_on_a_file_follows_on_it_or_is_not_published(
     store: Store,
 ) -> None:
