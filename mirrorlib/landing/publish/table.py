@@ -157,26 +157,17 @@ class LandingTable:
         draft = self._declared(rows, force=force)
         fingerprint = fingerprint_rows(rows)
         while True:
-            call = replace(self._call(fingerprint, batch_id), follows=follows)
-            published = self._landed(draft, call)
-            if self._returns(call):
+            # One without an id that has failed here before is gone on with.
+            begun = None if batch_id else self._begun.get(fingerprint)
+            call = begun or recognize_call(self._zone, self._place.folder, fingerprint, batch_id)
+            if call.note is not None:
+                self._begun[fingerprint] = call
+            published = self._landed(draft, replace(call, follows=follows))
+            is_its_own = note_return(self._zone, call)  # else it has to publish anew
+            if call.note is not None:
+                del self._begun[fingerprint]
+            if is_its_own:
                 return published
-
-    def _call(self, fingerprint: str, batch_id: str | None) -> Call:
-        """Say which call this is; one without an id that has failed here before is gone on with."""
-        if not batch_id and fingerprint in self._begun:
-            return self._begun[fingerprint]
-        call = recognize_call(self._zone, self._place.folder, fingerprint, batch_id)
-        if call.note is not None:
-            self._begun[fingerprint] = call
-        return call
-
-    def _returns(self, call: Call) -> bool:
-        """Have it noted that a call returns; False when its files are another's, and it has to publish anew."""
-        mine = note_return(self._zone, call)
-        if call.note is not None:
-            self._begun.pop(call.fingerprint, None)
-        return mine
 
     def _declared(self, rows: pa.Table, *, force: bool) -> Draft:
         """Make the draft, and have the table declared as it says; another writer may be first."""
