@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,9 +88,13 @@ class LandingTable:
             TableBusyError: another file follows there; nothing was published.
 
         """
-        with _naming(data):
+        try:
             rows = self._take(data, marker)
             return self._publish(rows, batch_id, force=force, follows=follows)
+        except (MarkerError, SchemaError) as exc:
+            if isinstance(data, str | Path) and exc.file is None:
+                raise exc.but(file=Path(data).name) from exc
+            raise
 
     def upsert(
         self, data: object, batch_id: str | None = None, *, force: bool = False
@@ -214,14 +216,3 @@ class LandingTable:
         if not files:
             notes = (*notes, "without rows there is no partition folder to publish into")
         return Published(table=self._name, files=tuple(files), notes=notes)
-
-
-@contextlib.contextmanager
-def _naming(data: object) -> Iterator[None]:
-    """Name the file that rows come from in what is wrong with them."""
-    try:
-        yield
-    except (MarkerError, SchemaError) as exc:
-        if isinstance(data, str | Path) and exc.file is None:
-            raise exc.but(file=Path(data).name) from exc
-        raise
