@@ -147,9 +147,6 @@ class LandingTable:
         """Give the key columns as the rows spell them."""
         metadata = self._state.metadata
         keys = (metadata.key_columns if metadata else ()) or self._wanted.keys or ()
-        if not keys:
-            msg = "deletes need keys to go by, and the table has none"
-            raise MarkerError(msg, table=self._name, next_step="Declare the table's keys.")
         return tuple(spelled_in(rows, key, self._name) for key in keys)
 
     def _publish(
