@@ -86,8 +86,8 @@ class BatchReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableReport:
-    """One table after a run.
+class TableState:
+    """How one table stands, as a run has left it, or as it is found.
 
     Attributes:
         table: "dbo/orders".
@@ -95,27 +95,37 @@ class TableReport:
             metadata or data yet), gone (its folder is no longer there).
         reason: why it is not current and what to do, "" when it is.
         file: the change file that it is about, None when there is none.
-        since: when the table came into this state, ISO 8601.
-        error: the error's class, None when there was none.
+        since: when the table came into this state, ISO 8601; None where no run has seen it there.
         position: the last applied sequence number; one for each partition folder where there are any;
             how many files were applied where they have no numbers.
         version: the Delta version of the last applied batch.
-        batches: what this run applied.
         warnings: what was repaired or left out.
-        listing: how its folder was listed: "full", or "incremental", only for what has come; "" where it was not.
 
     """
 
     table: str
-    state: State
+    state: State = "behind"
     reason: str = ""
     file: str | None = None
     since: str | None = None
-    error: str | None = None
     position: Position | None = None
     version: int | None = None
-    batches: tuple[BatchReport, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReport(TableState):
+    """One table after a run.
+
+    Attributes:
+        error: the error's class, None when there was none.
+        batches: what this run applied.
+        listing: how its folder was listed: "full", or "incremental", only for what has come; "" where it was not.
+
+    """
+
+    error: str | None = None
+    batches: tuple[BatchReport, ...] = ()
     listing: str = ""
 
     def total(self, count: str) -> int:

@@ -24,8 +24,8 @@ from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import (
     GONE,
     SHOWS_NOTHING,
-    Position,
     State,
+    TableState,
     reason_line,
     shown_position,
 )
@@ -45,42 +45,25 @@ _BACK = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableStatus:
+class TableStatus(TableState):
     """How one table stands.
 
     Attributes:
-        table: "dbo/orders".
-        state: current, behind, blocked, failed, waiting or gone.
-        reason: why it is not current, "" when it is.
-        file: the change file that it is about.
-        since: when it came into this state, ISO 8601; None where no run has seen it there.
-        position: the last applied sequence number; one for each partition folder where there are any;
-            how many files were applied where they have no numbers.
-        version: the Delta version of the last commit.
-        last_commit: when that was, ISO 8601.
+        last_commit: when its version was committed, ISO 8601.
         lag_seconds: age of the newest change file that is not applied, None when there is none.
         waiting_seconds: age of the oldest one.
         unapplied: how many files are not applied.
         landing_zone: where they come from.
         life: how many lives the table folder has had.
-        warnings: what was repaired or left out.
 
     """
 
-    table: str
-    state: State = "behind"
-    reason: str = ""
-    file: str | None = None
-    since: str | None = None
-    position: Position | None = None
-    version: int | None = None
     last_commit: str | None = None
     lag_seconds: float | None = None
     waiting_seconds: float | None = None
     unapplied: int = 0
     landing_zone: str | None = None
     life: int = 0
-    warnings: tuple[str, ...] = ()
 
     @property
     def reached(self) -> str | int | None:
