@@ -7,7 +7,8 @@ says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -116,7 +117,7 @@ def read_status(
     """
     places = Target.of(target, catalog=catalog, state=state)
     moment = datetime.now(UTC)
-    tables: dict[TableName, TableStatus] = {}
+    tables: list[TableStatus] = []
     away: dict[str, str] = {}
     for name, journal in find_applied(open_store(places.state), allow_new=allow_new).items():
         try:
@@ -125,23 +126,17 @@ def read_status(
             table, reason = name.shown, str(exc)
             status = TableStatus(table=table, state="failed", reason=reason, file=exc.file)
         if status is not None:
-            tables[name] = status
+            tables.append(status)
     publisher = _publisher(tables)
-    return StatusReport(target=places.shown, tables=tuple(tables.values()), publisher=publisher)
+    return StatusReport(target=places.shown, tables=tuple(tables), publisher=publisher)
 
 
-def _publisher(tables: Mapping[TableName, TableStatus]) -> Partner | None:
-    """Read who publishes the zone, in its root or where older publishers say it."""
-    zones: dict[str, TableName] = {}  # one that is out of reach is asked once, not for each table
-    for name, table in tables.items():
-        if table.landing_zone is not None:
-            zones.setdefault(table.landing_zone, name)
-    for url, name in zones.items():
-        try:
-            zone = open_store(url)
-            return read_partner(zone) or read_partner(zone, name.folder)
-        except MirrorError:
-            continue  # a table's own status says what is wrong with its zone
+def _publisher(tables: Iterable[TableStatus]) -> Partner | None:
+    """Read who publishes the zone, in its root."""
+    for url in dict.fromkeys(one.landing_zone for one in tables if one.landing_zone is not None):
+        # A table's own status says what is wrong with its zone.
+        with contextlib.suppress(MirrorError):
+            return read_partner(open_store(url))
     return None
 
 

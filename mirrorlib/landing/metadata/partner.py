@@ -32,9 +32,9 @@ class Partner:
         return f"{self.name or 'unknown'}{f', from {source}' if source else ''}"
 
 
-def read_partner(zone: Store, folder: str = "") -> Partner | None:
-    """Read the file in the zone's root, or in a table's folder, where older writers put it."""
-    data = zone.read(f"{folder}/{PARTNER_FILE}" if folder else PARTNER_FILE, most=METADATA_BYTES)
+def read_partner(zone: Store) -> Partner | None:
+    """Read the file in the zone's root."""
+    data = zone.read(PARTNER_FILE, most=METADATA_BYTES)
     try:
         members = _members(read_lenient(data)[0]) if data is not None else {}
     except NotJsonError:
