@@ -36,17 +36,17 @@ class Command:
         """Add the arguments, which are spelled as `--help` shows them.
 
         `TABLE` goes by its place; `--net` is a switch; `--last N` has a value, of a kind that says how it is read;
-        `--mode changes|current` has one of these words, `--ntz WORD` one of the library's. Behind a name stands how
-        often: `*` and `+` as for argparse, and there is a list under its plural; `!` is for one that has to be given.
+        `--mode changes|current` has one of these words, `--ntz WORD` one of the library's. Behind a name stands `*`
+        where it may come often, and there is a list under its plural; `!` is for one that has to be given.
         """
         defaults = {**DEFAULTS, **self.defaults}
         group = parser.add_mutually_exclusive_group() if self.either else parser
         for spelled, text in self.arguments.items():
             word, _, kind = spelled.partition(" ")
-            flag = word.rstrip("*+!")
+            flag = word.rstrip("*!")
             count = word.removeprefix(flag)
             name = flag.strip("-").lower().replace("-", "_")
-            name = f"{name.removesuffix('s')}s" if count in {"*", "+"} else name
+            name = f"{name.removesuffix('s')}s" if count == "*" else name
             name = "quiet" if name == "quiet_updates" else name
             details: dict[str, Any] = {
                 "help": text,
