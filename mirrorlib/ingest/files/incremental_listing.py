@@ -40,8 +40,6 @@ class Listed:
 
     zone: str
     at: str
-    # The newest one then, or after the short looks since; another one means that a run has ended without a word.
-    batch: int
     metadata: str  # a digest of `_metadata.json`
     anchor: Anchor | None  # the newest applied file, where names have numbers
     short: int  # short looks since then, where names have no numbers
@@ -74,7 +72,6 @@ class IncrementalListing:
         # Cleaning up needs to see all, and keeps folders short.
         self._wanted = options.listing != "full" and options.cleanup is None
         self._listed = left if self._wanted else None
-        self._proven = False
         self._full = False
         self._after: str | None = None
 
@@ -84,12 +81,7 @@ class IncrementalListing:
         if listed is None or listed.zone != zone.url or (self._due and self._is_due(listed)):
             return None
         _, entry = self._history.newest()
-        # What the last run has left is about the newest batch; one that was killed leaves nothing.
-        self._proven |= entry is not None and entry.plan.batch == listed.batch
-        if entry is None or not self._proven:
-            self._listed = None
-            return None
-        if entry.done is None or entry.done.outcome != "applied":
+        if entry is None or entry.done is None or entry.done.outcome != "applied":
             return None
         data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES)
         if data is None or _digest(data) != listed.metadata:
@@ -121,7 +113,7 @@ class IncrementalListing:
         self, data: bytes, metadata: TableMetadata, listing: FolderListing, listed_at: str
     ) -> None:
         """Keep what a full listing has shown, if the next looks may be short."""
-        self._full = self._proven = True
+        self._full = True
         self._listed = None
         if metadata.partitioned:  # a look into each partition folder costs what listing them does
             return
@@ -143,7 +135,6 @@ class IncrementalListing:
         self._listed = Listed(
             zone=self._history.zone,
             at=listed_at,
-            batch=entry.plan.batch if entry else 0,
             metadata=_digest(data),
             anchor=_anchor(newest) if newest else None,
             short=0,
@@ -159,7 +150,6 @@ class IncrementalListing:
             return None
         return replace(
             self._listed,
-            batch=entry.plan.batch,
             anchor=anchor,
             short=self._listed.short + 1 if by_time and not self._full else 0,
         )
