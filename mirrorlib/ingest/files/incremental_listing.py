@@ -17,7 +17,7 @@ from typing import Any
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.plan import next_run
 from mirrorlib.ingest.options import Options
-from mirrorlib.journal.entries import Entry, PlannedFile
+from mirrorlib.journal.entries import Entry
 from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
 from mirrorlib.landing.metadata.declared import (
     METADATA_BYTES,
@@ -28,7 +28,7 @@ from mirrorlib.landing.metadata.declared import (
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
 from mirrorlib.names import WHOLE_FOLDER, sequence_number
-from mirrorlib.store import Store, StoredFile
+from mirrorlib.store import Store
 
 PAGE = 1000  # names in one page of a listing: a folder of no more costs one request to list in full
 MOST_SHORT = 7  # looks in a row from a name on, where names have no numbers; Auto Loader's count
@@ -41,7 +41,6 @@ class Listed:
     zone: str
     at: str
     metadata: str  # a digest of `_metadata.json`
-    anchor: Anchor | None  # the newest applied file, where names have numbers
     short: int  # short looks since then, where names have no numbers
 
 
@@ -51,10 +50,9 @@ def read_listed(word: Mapping[str, Any]) -> Listed | None:
     if word.get("state") != "current" or not isinstance(said, dict):
         return None
     try:
-        anchor = Anchor(**said["anchor"]) if said["anchor"] else None
-        listed = Listed(**{**said, "short": int(said["short"]), "anchor": anchor})
+        listed = Listed(**{**said, "short": int(said["short"])})
         aware = datetime.fromisoformat(listed.at).tzinfo is not None
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         return None  # nothing rests on it
     return listed if aware else None
 
@@ -86,21 +84,18 @@ class IncrementalListing:
         data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES)
         if data is None or _digest(data) != listed.metadata:
             return None
-        names = (listed.anchor.name,) if listed.anchor else ()
-        metadata = as_published(parse_metadata(data, str(folder.name)), names)
-        seen = None
+        newest, seen = entry.plan.files[-1], None
+        metadata = as_published(parse_metadata(data, str(folder.name)), [newest.name])
         if metadata.detection != "sequential":
             # A run that has listed in full goes by that: it may have seen what a short look passes over.
             if not self._full:
                 self._after = self._after or max(self._history.applied().etags, default=None)
                 seen = see_after(zone, folder, self._after) if self._after else None
-        elif not entry.plan.policies.by_time:
-            anchor = _newest(listed, entry)
-            self._listed = replace(listed, anchor=anchor)
-            if anchor is None:
-                return None
+        # What identified a file in another zone says nothing here.
+        elif not entry.plan.policies.by_time and entry.plan.zone == zone.url:
+            number = sequence_number(newest.name) or 0
             onward = Onward(
-                anchor=anchor,
+                anchor=Anchor(number=number, name=newest.name, etag=newest.etag),
                 extensions=tuple(
                     one for one in metadata.extensions if one.isascii() and one.isalnum()
                 ),
@@ -125,18 +120,16 @@ class IncrementalListing:
         _, entry = self._history.newest()
         position = entry.position if entry else {}
         if listing.by_time:
-            sees_all, newest = self._history.in_order(files.values()), None
+            sees_all = self._history.in_order(files.values())
         else:
             begun = {WHOLE_FOLDER: min(files) - 1, **position}
             sees_all = not next_run(listing, begun).gap
-            newest = files.get(position.get(WHOLE_FOLDER, 0))
         if not sees_all:  # a short look would not
             return
         self._listed = Listed(
             zone=self._history.zone,
             at=listed_at,
             metadata=_digest(data),
-            anchor=_anchor(newest) if newest else None,
             short=0,
         )
 
@@ -144,31 +137,12 @@ class IncrementalListing:
         """Return what the next run needs for a short look; None when it has to list in full."""
         if self._listed is None or entry is None:
             return None
-        by_time = entry.plan.policies.by_time
-        anchor = None if by_time else _newest(self._listed, entry)
-        if anchor is None and not by_time:
-            return None
-        return replace(
-            self._listed,
-            anchor=anchor,
-            short=self._listed.short + 1 if by_time and not self._full else 0,
-        )
+        looked_shortly = entry.plan.policies.by_time and not self._full
+        return replace(self._listed, short=self._listed.short + 1 if looked_shortly else 0)
 
     def _is_due(self, listed: Listed) -> bool:
         age = (datetime.now(UTC) - datetime.fromisoformat(listed.at)).total_seconds()
         return listed.short >= MOST_SHORT or not 0 <= age < self._options.backfill_interval
-
-
-def _newest(listed: Listed, entry: Entry) -> Anchor | None:
-    """Return the newest applied file, as the newest plan or the last listing has seen it."""
-    here = entry.plan.files if entry.plan.zone == listed.zone else ()
-    known = (*map(_anchor, here), *((listed.anchor,) if listed.anchor else ()))
-    return next((one for one in known if one.number == entry.position.get(WHOLE_FOLDER)), None)
-
-
-def _anchor(file: StoredFile | PlannedFile) -> Anchor:
-    name = file.name.rpartition("/")[2]
-    return Anchor(number=sequence_number(name) or 0, name=name, etag=file.etag)
 
 
 def _digest(data: bytes) -> str:
