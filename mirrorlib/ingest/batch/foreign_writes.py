@@ -31,7 +31,6 @@ class Verified:
 
     life: str
     batch: int
-    table_id: str
     version: int
 
 
@@ -39,7 +38,8 @@ def read_verified(word: Mapping[str, Any]) -> Verified | None:
     """Read what an earlier run has left in a table's last word; None where it says nothing."""
     said = word.get("verified")
     try:
-        return Verified(**{**said, "version": int(said["version"])}) if said else None
+        parts = {name: said[name] for name in Verified.__slots__}
+        return Verified(**{**parts, "version": int(parts["version"])})
     except (KeyError, TypeError, ValueError):
         return None  # then everything is looked at again
 
@@ -69,7 +69,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     if entry is None or last is None:
         return _stand_at_first(work)
     plan = entry.plan
-    if verified is not None and not _is_about(verified, plan, last):
+    if verified is not None and (verified.life, verified.batch) != (plan.life, plan.batch):
         verified = None
     known = verified.version if verified else last.version
     looked = known if verified else last.version - 1
@@ -102,7 +102,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     _guard(work, commits, known, newest)
     if not work.options.allow_foreign_writes:
         _refuse_repeats(work, commits, plan.batch, last.version)
-        verified = Verified(life=plan.life, batch=plan.batch, table_id=found.id, version=newest)
+        verified = Verified(life=plan.life, batch=plan.batch, version=newest)
     return Standing(
         columns=found.columns,
         table_id=found.id,
@@ -153,13 +153,6 @@ def _stand_at_first(work: Work) -> Standing:
     return Standing(
         version=version, bytes=found.bytes, readers=found.readers, vectors=found.vectors
     )
-
-
-def _is_about(verified: Verified, plan: Plan, last: Done) -> bool:
-    """Say whether a run has seen the table as a batch left it, and not another table, or another state of it."""
-    same = (verified.life, verified.batch) == (plan.life, plan.batch)
-    same = same and last.table_id in {None, verified.table_id}
-    return same and verified.version >= last.version
 
 
 def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, Commit | None]:
