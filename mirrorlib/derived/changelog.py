@@ -10,8 +10,8 @@ from pyspark.sql import functions as f
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE, VERSION
 from mirrorlib.identifiers import quote
-from mirrorlib.keys.allowed import TABLE_KEY_TYPES, check_keys
 from mirrorlib.keys.tags import tag_columns
+from mirrorlib.keys.value import TABLE_KEY_TYPES, check_keys
 
 DELETED, NEWEST, PLACE = "_mirror_deleted", "_mirror_version", "_mirror_place"
 

@@ -15,7 +15,7 @@ from mirrorlib.delta.log import REWRITE, Commit
 from mirrorlib.errors import FeedExpiredError
 from mirrorlib.feed.schemas import physical_name, widens_to
 from mirrorlib.identifiers import fold_name
-from mirrorlib.keys.allowed import TABLE_KEY_TYPES
+from mirrorlib.keys.value import TABLE_KEY_TYPES
 
 # Outcomes of commits of ours that say nothing of the rows that are there.
 _NO_ROWS = frozenset({"fence", "grow", REWRITE, "void"})

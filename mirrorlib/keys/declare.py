@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.keys.allowed import check_again, check_keys
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import tag_columns
-from mirrorlib.keys.value import Keys, left_under
+from mirrorlib.keys.value import Keys, check_again, check_keys, left_under
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,10 +18,9 @@ from typing import Any
 from pyspark.sql import DataFrame, types
 
 from mirrorlib.errors import KeysError
-from mirrorlib.keys.allowed import check_again
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import tag_columns
-from mirrorlib.keys.value import Keys
+from mirrorlib.keys.value import Keys, check_again
 
 PARTITIONS = "includeInPartitioning"
 # A text, which is kept, or a comment, which Foundry's own documentation writes into its examples.
