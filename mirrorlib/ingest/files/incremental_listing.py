@@ -124,14 +124,9 @@ class IncrementalListing:
         else:
             begun = {WHOLE_FOLDER: min(files) - 1, **position}
             sees_all = not next_run(listing, begun).gap
-        if not sees_all:  # a short look would not
-            return
-        self._listed = Listed(
-            zone=self._history.zone,
-            at=listed_at,
-            metadata=_digest(data),
-            short=0,
-        )
+        if sees_all:  # else a short look would not
+            zone = self._history.zone
+            self._listed = Listed(zone=zone, at=listed_at, metadata=_digest(data), short=0)
 
     def result(self, entry: Entry | None) -> Listed | None:
         """Return what the next run needs for a short look; None when it has to list in full."""
