@@ -1,10 +1,8 @@
 """Follow a table folder through its lives: first seen, gone, re-created, begun in the middle, or behind another.
 
-In: a job and what the zone shows. Out: the lives that a runner works with, and what became of tables
-whose folders are gone. A folder counts as re-created when a run has seen it absent; a re-upload
-beside a cleaner looks the same as any other sign, so nothing else is taken for one (landing-zone
-format, table lifecycle; docs/bad-input.md, "Folders that go and come back"). A life that keeps the table takes it over
-from the one before, by steps that are repeated until the first plan of the new life is written.
+In: a job and what the zone shows. Out: the lives that a runner works with, and what became of tables whose folders are
+gone (docs/bad-input.md, "Folders that go and come back"). A life that keeps the table takes it over from the one
+before, by steps that are repeated until the first plan of the new life is written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Resolve a changelog into its current view: one live row for each primary key.
 
-In: a keyed changelog. Out: the newest row of each key, whole, NULLs included; not where it says that the
-record is deleted. Only the newest row's word on deletion counts. Newest is the greatest by the order columns,
-compared from left to right, NULL being the oldest; then by arrival, which in Spark has to be a column.
+Which one that is: docs/keys.md, "The current view".
 """
 
 from __future__ import annotations

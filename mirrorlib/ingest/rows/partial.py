@@ -1,8 +1,6 @@
 """Say which columns the updates and upserts of a file set, where they set some only: `SET`, a flag for each column.
 
-What is set: under "absent" the columns that the file has, under "nulls" those that are not NULL, under "listed:NAME"
-the columns that the row's value in NAME lists; a row without a list, and one of marker 0, sets all. A row that an
-update inserts has NULL where nothing is set, also when the key was deleted before.
+What is set under each word: docs/format.md, "Partial updates".
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Fit rows to the table's columns; rescue what fits none in a plain folder: keep it beside the row, as JSON text.
 
-In: an opened file, or a piece of it, and the table's columns. Out: its rows in the table's types. A rescued
-value that its column does not hold is NULL there, and a column that the table lacks is left out;
-both are members of the JSON object in `_rescued_data`, with the file's path as `_file_path`. A row
-of which nothing had to be rescued has NULL there. The words are Auto Loader's.
+In: an opened file, or a piece of it, and the table's columns. Out: its rows in the table's types, with `_rescued_data`
+as docs/format.md tells of `--plain-evolution`; the words are Auto Loader's.
 """
 
 from __future__ import annotations
