@@ -134,8 +134,8 @@ def _new_batches(
 def _check_known(journal: Journal, name: TableName, life: int, number: int, ended: int) -> None:
     """Raise `JournalError` where a journal has begun again since: its batch is another than the ledger's last one."""
     lives = [one for one in journal.lives() if one.ordinal == life]
-    newest = journal.newest(lives[0]) if lives else None
     try:
+        newest = journal.newest(lives[0]) if lives else None
         done = (
             journal.entry(lives[0], number).done if newest and newest.plan.batch >= number else None
         )

@@ -36,7 +36,7 @@ class Verified:
 
 def read_verified(word: Mapping[str, Any]) -> Verified | None:
     """Read what an earlier run has left in a table's last word; None where it says nothing."""
-    said = word.get("verified")
+    said: Any = word.get("verified")
     try:
         parts = {name: said[name] for name in Verified.__slots__}
         return Verified(**{**parts, "version": int(parts["version"])})
