@@ -390,10 +390,7 @@ def applied_file_changed(zone: ZoneWriter) -> Iterator[Want]:
     t.replace(1, pairs(a1="other"))
     t.zero_bytes(2)
     t.file(pairs(a4="d"), number=4)
-    warnings = (
-        f"{FIRST} was applied and has been changed",
-        f"{SECOND} was applied and has been changed",
-    )
+    warnings = (f"has been changed since is not read again: {FIRST}, {SECOND} (2 in all)",)
     yield Want(rows=pairs(a1="a", a2="a", a3="c", a4="d"), position=4, warnings=warnings)
     t.replace(4, pairs(a4="other"))
     rows = pairs(a1="a", a2="a", a3="c", a4="d")

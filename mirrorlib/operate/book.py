@@ -16,6 +16,7 @@ from mirrorlib.delivery.sinks.open import open_place
 from mirrorlib.delta.address import EVENTS, LEDGER
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.lock import lock_table
+from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import TableRef, find_table, named_rows, read_table, refer
 from mirrorlib.errors import JournalError
 from mirrorlib.journal.disk import Journal
@@ -84,19 +85,20 @@ def write_ledger(
     journals = open_store(Target.of(target, catalog=catalog, state=state).state)
     ledger, events = (refer(place, parse_name(name)) for name in (LEDGER, EVENTS))
     beside = open_store(place.state) if place.state else None
-    with lock_table(spark, place, beside, parse_name(LEDGER), lambda: False):
+    alone = lock_table(spark, place, beside, parse_name(LEDGER), lambda: False)
+    with alone, lend_session(spark) as session:  # which keeps the microseconds of moments
         for ref, columns in ((ledger, LEDGER_COLUMNS), (events, EVENT_COLUMNS)):
-            if find_table(spark, ref) is None:
-                shape = spark.createDataFrame([], columns).schema.fields
-                make_table(spark, ref, shape, {}, str(ref.name))
-        if not status.tables and _newest(spark, ledger, status, "batch"):
+            if find_table(session, ref) is None:
+                shape = session.createDataFrame([], columns).schema.fields
+                make_table(session, ref, shape, {}, str(ref.name))
+        if not status.tables and _newest(session, ledger, status, "batch"):
             msg = "the ledger has batches of this target, and its journal is not there"
             step = "Say the right state; a journal that is lost means loading every table again."
             raise JournalError(msg, found=journals.url, next_step=step)
-        batches, failures = _new_batches(spark, ledger, status, journals)
-        _merge(spark, ledger, batches, LEDGER_COLUMNS, by=("target", "table", "life", "batch"))
-        happened = _new_events(spark, events, status)
-        _merge(spark, events, happened, EVENT_COLUMNS, by=("target", "table", "seen_at"))
+        batches, failures = _new_batches(session, ledger, status, journals)
+        _merge(session, ledger, batches, LEDGER_COLUMNS, by=("target", "table", "life", "batch"))
+        happened = _new_events(session, events, status)
+        _merge(session, events, happened, EVENT_COLUMNS, by=("target", "table", "seen_at"))
     written = ((LEDGER, batches), (EVENTS, happened))
     told = tuple(Written(table=name, rows=len(rows)) for name, rows in written)
     return BookReport(tables=told, failures=tuple(failures))
@@ -141,9 +143,12 @@ def _check_known(journal: Journal, name: TableName, life: int, number: int, ende
         )
     except JournalError:
         return  # what cannot be read contradicts nothing
-    since = None if done is None else datetime.fromisoformat(done.finished_at) - _EPOCH
-    if since == timedelta(microseconds=ended):
-        return
+    if done is not None:
+        apart = datetime.fromisoformat(done.finished_at) - _EPOCH - timedelta(microseconds=ended)
+        if abs(apart) < timedelta(
+            milliseconds=1
+        ):  # a ledger may have been written without the rest
+            return
     msg = "the ledger has batches of this table that its journal has not"
     found = f"in the ledger life {life}, batch {number}"
     step = (

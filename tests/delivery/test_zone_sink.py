@@ -292,8 +292,9 @@ class Windows:
         sink: ZoneSink | None = None,
         again: bool = False,
         given: int | None = None,
+        begins: int | None = None,
         **plan: Any,
-    ) -> int:
+    ) -> int | None:
         """Deliver (version, kind, id, v), as the next window or as the same *again*, as a runner does."""
         self.number += not again
         versions = [version for version, *_ in rows]
@@ -317,6 +318,7 @@ class Windows:
                 scratch=LocalStore(self.scratch),
                 folder="staged/a",
                 given=self.number - 1 if given is None else given,
+                begins=begins,
             )
             return sink.deliver(delivery)
 
@@ -684,7 +686,7 @@ def test_versions_that_were_published_are_not_published_again(windows: Windows) 
     windows.deliver((3, INSERT, 3, "c"))
     again = windows.follower("two", "2026-01-02", start_at=1)
     again.keys = ()
-    assert 0 == again.deliver((2, INSERT, 2, "b"))
+    assert again.deliver((2, INSERT, 2, "b")) is None
     assert 1 == again.deliver((3, INSERT, 3, "c"), (4, INSERT, 4, "d"), after=2)
     assert 1 == again.deliver((5, INSERT, 5, "e"))
     assert [(n, "abcde"[n - 1]) for n in range(1, 6)] == windows.rows()
@@ -699,7 +701,7 @@ def test_a_folder_that_was_set_back_to_an_earlier_stream_is_noticed(windows: Win
     again.number = 2
     with pytest.raises(LandingZoneError, match="ends with version 1, and the stream begins aft"):
         again.deliver((4, INSERT, 4, "d"), given=2)
-    assert 1 == again.deliver((4, INSERT, 4, "d"), again=True, given=0)
+    assert 1 == again.deliver((4, INSERT, 4, "d"), again=True, given=0, begins=1)
     assert [(1, "a"), (4, "d")] == windows.rows()
 
 

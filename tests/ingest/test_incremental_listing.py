@@ -331,7 +331,7 @@ def test_another_zone_is_listed_in_full_until_a_batch_comes_from_there(tmp_path:
         "{",
         '{"format": 1, "state": "current", "listing": 7}',
         '{"format": 1, "state": "current", "listing": {"zone": 1}}',
-        '{"format": 1, "state": "current", "listing": {"zone": "$zone", "at": "2026-01-01", "metadata": "", "short": 0}}',
+        '{"format": 1, "state": "current", "listing": {"zone": "$zone", "at": "2026-01-01", "metadata": "", "batch": 1, "short": 0}}',
     ],
 )
 def test_what_cannot_be_read_is_listed_anew(zone: Store, damage: str) -> None:
@@ -417,6 +417,40 @@ def test_all_that_one_listing_has_shown_is_applied_in_one_run(tmp_path: Path) ->
     polled.state.put(age, json.dumps(said).encode())
 
     assert ["2b", "2c"] == poll(**SHORT)
+
+
+def test_a_run_that_was_killed_sends_for_a_full_listing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had listed and not applied may have smaller names than what it had applied."""
+    store = LocalStore(tmp_path)
+    describe(store, fileDetectionStrategy="LastUpdateTimeFileDetection")
+    polled = poller(store)
+
+    def write(name: str, second: float) -> None:
+        store.put(f"orders/{name}", b"x")
+        write_at(tmp_path / "orders" / name, second)
+
+    for number, name in enumerate(("a", "b")):
+        write(name + ".parquet", number)
+        polled.poll(**SHORT)
+    write("d.parquet", 10)
+    write("c.parquet", 11)
+
+    class KilledError(Exception):
+        pass
+
+    def die(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        real = Poller._hand_over
+        patch.setattr(Poller, "_hand_over", lambda *told: (real(*told), die()))
+        with pytest.raises(KilledError):
+            polled.poll(max_files=1, **SHORT)
+    write("e.parquet", 12)
+
+    assert ["c.parquet", "e.parquet"] == polled.poll(**SHORT)[1]
 
 
 def test_names_in_no_order_are_listed_in_full() -> None:

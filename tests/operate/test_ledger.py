@@ -13,6 +13,7 @@ import pytest
 import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.delta.address import find_tables
+from mirrorlib.delta.sessions import configured
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, now
@@ -178,6 +179,20 @@ def test_the_kept_ledger_goes_on_behind_a_life_that_is_damaged(
     assert not told.ok
     rows = read_rows(spark, f"{place}/mirrorlib_ledger")
     assert [(1, 1), (2, 1)] == sorted((row["life"], row["batch"]) for row in rows)
+
+
+def test_the_kept_ledger_goes_on_in_a_session_that_cuts_moments(
+    spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
+) -> None:
+    """What it has of a batch is what the journal has, to the microsecond."""
+    orders, place = zone.table("orders", keys=["id"]), str(tmp_path / "kept")
+    cuts = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS"}
+    for number in (1, 2):
+        orders.file([{"id": number}])
+        assert mirrorlib.apply(spark, str(zone), target).ok
+        with configured(spark, cuts):
+            assert mirrorlib.write_ledger(spark, target, place).ok
+    assert 2 == len(read_rows(spark, f"{place}/mirrorlib_ledger"))
 
 
 @pytest.mark.thorough

@@ -40,6 +40,8 @@ class Listed:
 
     zone: str
     at: str
+    # The newest one then, or after the short looks since; another one means that a run has ended without a word.
+    batch: int
     metadata: str  # a digest of `_metadata.json`
     short: int  # short looks since then, where names have no numbers
 
@@ -70,6 +72,7 @@ class IncrementalListing:
         # Cleaning up needs to see all, and keeps folders short.
         self._wanted = options.listing != "full" and options.cleanup is None
         self._listed = left if self._wanted else None
+        self._proven = False
         self._full = False
         self._after: str | None = None
 
@@ -79,7 +82,12 @@ class IncrementalListing:
         if listed is None or listed.zone != zone.url or (self._due and self._is_due(listed)):
             return None
         _, entry = self._history.newest()
-        if entry is None or entry.done is None or entry.done.outcome != "applied":
+        # What the last run has left is about the newest batch; one that was killed leaves nothing.
+        self._proven |= entry is not None and entry.plan.batch == listed.batch
+        if entry is None or not self._proven:
+            self._listed = None
+            return None
+        if entry.done is None or entry.done.outcome != "applied":
             return None
         data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES)
         if data is None or _digest(data) != listed.metadata:
@@ -108,7 +116,7 @@ class IncrementalListing:
         self, data: bytes, metadata: TableMetadata, listing: FolderListing, listed_at: str
     ) -> None:
         """Keep what a full listing has shown, if the next looks may be short."""
-        self._full = True
+        self._full = self._proven = True
         self._listed = None
         if metadata.partitioned:  # a look into each partition folder costs what listing them does
             return
@@ -125,15 +133,18 @@ class IncrementalListing:
             begun = {WHOLE_FOLDER: min(files) - 1, **position}
             sees_all = not next_run(listing, begun).gap
         if sees_all:  # else a short look would not
-            zone = self._history.zone
-            self._listed = Listed(zone=zone, at=listed_at, metadata=_digest(data), short=0)
+            zone, batch = self._history.zone, entry.plan.batch if entry else 0
+            self._listed = Listed(
+                zone=zone, at=listed_at, batch=batch, metadata=_digest(data), short=0
+            )
 
     def result(self, entry: Entry | None) -> Listed | None:
         """Return what the next run needs for a short look; None when it has to list in full."""
         if self._listed is None or entry is None:
             return None
-        looked_shortly = entry.plan.policies.by_time and not self._full
-        return replace(self._listed, short=self._listed.short + 1 if looked_shortly else 0)
+        shortly = entry.plan.policies.by_time and not self._full
+        short = self._listed.short + 1 if shortly else 0
+        return replace(self._listed, batch=entry.plan.batch, short=short)
 
     def _is_due(self, listed: Listed) -> bool:
         age = (datetime.now(UTC) - datetime.fromisoformat(listed.at)).total_seconds()

@@ -41,14 +41,14 @@ class FilesSink:
         """Return the number of the last window that is known to be there."""
         return Receiver(self._store, stream.table).last(stream)
 
-    def deliver(self, delivery: Delivery) -> int:
+    def deliver(self, delivery: Delivery) -> int | None:
         """Make the window visible, once."""
         receiver = Receiver(self._store, delivery.stream.table)
         place = "CSV" if self._format == "csv" else self._format
         check_types(delivery.frame, delivery.stream.table, place)
         window = receiver.admit(delivery)
         if receiver.last(delivery.stream) > delivery.plan.number:
-            return 0  # the stream has gone on; readers do not look back
+            return None  # the stream has gone on; readers do not look back
         entry = receiver.entry(window) or self._finish(receiver, window, delivery)
         check_same_window(delivery, entry.until)
         receiver.tidy(entry)

@@ -64,13 +64,13 @@ class KafkaSink:
         self._keep(stream, sends, found)
         return found.window
 
-    def deliver(self, delivery: Delivery) -> int:
+    def deliver(self, delivery: Delivery) -> int | None:
         """Send a window's messages and its number, all or nothing; return how many rows it has."""
         stream, plan = delivery.stream, delivery.plan
         sends, found = self._take(stream)
         if found.window >= plan.number:
             self._keep(stream, sends, found)
-            return 0
+            return None
         scene = self._scene(stream)
         if not found.window and delivery.continues:
             msg = (

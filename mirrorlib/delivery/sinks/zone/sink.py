@@ -79,13 +79,16 @@ class ZoneSink:
         msg = "other runners keep publishing to the landing zone"
         raise TableBusyError(msg, table=place.table, found=place.folder)
 
-    def _publish(self, delivery: Delivery, data: pa.Table, number: int, last: Batch | None) -> int:
+    def _publish(
+        self, delivery: Delivery, data: pa.Table, number: int, last: Batch | None
+    ) -> int | None:
         """Publish the window as the file that follows on a number, and as no other; *last* is the window there."""
         stream, keys, batch = delivery.stream, delivery.keys, Batch.of(delivery, last)
         table = self._writer.table(stream.table, keys=delivery.plan.keys)
         replaces = delivery.plan.kind == "snapshot"
         known = KnownKeys(self._zone, _place(stream), keys, batch, data.schema)
         if not replaces:
+            came = data.num_rows
             if last is not None:  # leave out what an earlier stream has published
                 data = data.filter(pc.greater(data[VERSION], last.until))
                 if data.num_rows:
@@ -94,7 +97,7 @@ class ZoneSink:
                 known.check(number, data)
             rows = changes.change_rows(data, keys, stream.table)
             if not rows.num_rows:
-                return 0
+                return None if data.num_rows < came else 0
         elif number:
             rows = changes.replacing_rows(data, known.read(number))
         else:
