@@ -221,18 +221,14 @@ def checked(zone: ZoneWriter, *, memory: int, deep: bool = False) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pa.string(), pa.string_view(), pa.json_(), pa.dictionary(pa.int32(), pa.string())],
-    ids=str,
-)
-def test_a_dictionary_is_decoded_in_bounded_memory(tmp_path: Path, kind: pa.DataType) -> None:
+@pytest.mark.parametrize("kind", ["string", "string_view", "json", "categories"])
+def test_a_dictionary_is_decoded_in_bounded_memory(tmp_path: Path, kind: str) -> None:
     """A value that all rows share comes in batches of few rows, as whatever its writer held it; usual texts in large ones."""
     text = pa.array(["a" * (1 << 20)] * 40)
-    if isinstance(kind, pa.BaseExtensionType):
-        values = pa.ExtensionArray.from_storage(kind, text)
+    if kind == "json":
+        values = pa.ExtensionArray.from_storage(pa.json_(), text)
     else:
-        values = text.dictionary_encode() if pa.types.is_dictionary(kind) else text.cast(kind)
+        values = text.dictionary_encode() if kind == "categories" else text.cast(kind)
     part = pa.table({"v": values})
     bomb, usual = tmp_path / "bomb.parquet", tmp_path / "usual.parquet"
     limits = {"dictionary_pagesize_limit": 1 << 30, "compression": "zstd"}

@@ -299,15 +299,11 @@ def test_decoding_ends_as_soon_as_a_file_takes_more_memory_than_there_is_room_fo
     assert 25_000 > path.stat().st_size
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str
-)
-def test_text_takes_its_room_however_its_publisher_held_it(
-    orders: TableWriter, kind: pa.DataType
-) -> None:
+@pytest.mark.parametrize("kind", ["string", "string_view", "categories"])
+def test_text_takes_its_room_however_its_publisher_held_it(orders: TableWriter, kind: str) -> None:
     """Categories of pandas and polars are read as such: small until they are put into a table."""
     texts = pa.array(["x" * 200, "y" * 200] * 500)
-    values = texts.dictionary_encode() if pa.types.is_dictionary(kind) else texts.cast(kind)
+    values = texts.dictionary_encode() if kind == "categories" else texts.cast(kind)
     file = listed(orders, orders.file(pa.table({"id": range(1000), "v": values})))
 
     kept = [
