@@ -123,9 +123,9 @@ def prove_files(commits: Commits, versions: Sequence[int], until: datetime | Non
         if until is None or commits.written_at(version) <= until
         for path in commits.read(version).files
     ]
-    some = 16 * commits.store.at_once  # at a time: of a wide window the first that is gone ends it
-    for begin in range(0, len(files), some):
-        part = files[begin : begin + some]
+    most = 16 * commits.store.at_once  # at a time: of a wide window the first that is gone ends it
+    for begin in range(0, len(files), most):
+        part = files[begin : begin + most]
         there = side_by_side(lambda file: commits.holds(file[1]), part, commits.store.at_once)
         for (version, _), held in zip(part, there, strict=True):
             if not held:
