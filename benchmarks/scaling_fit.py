@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 SMALL_ROWS = 10_000  # as `mirrorlib.delta.sessions` has it: what is below both is a small commit
-SMALL_TABLE = 32 << 20
+SMALL_TABLE = 3 << 20
 ROW_BYTES = 36  # of the benchmarks' tables, roughly
 CHANGE_BYTES = 52.3  # of a changed row in a file of 100,000
 
