@@ -76,9 +76,8 @@ _READER = {
 }
 PATTERN = re.compile(r"[{}\[\]*?\\]")  # what Hadoop takes for a pattern of names
 _SMALL_ROWS = 10_000  # a commit whose fixed cost outweighs its work
-_SMALL_TABLE = (
-    3 << 20
-)  # bytes: 80,000 rows of ten columns, whose every row is looked at without compiled code
+# Bytes: 80,000 rows of ten columns. Every row is looked at, without compiled code.
+_SMALL_TABLE = 3 << 20
 # A commit of few rows is all planning: one partition, nothing adapted, nothing compiled, no plan
 # written out for people, no call site looked up for each expression.
 SMALL_COMMIT = {

@@ -144,10 +144,9 @@ def _check_known(journal: Journal, name: TableName, life: int, number: int, ende
     except JournalError:
         return  # what cannot be read contradicts nothing
     if done is not None:
+        # A ledger may have been written by a session that cuts moments to the millisecond.
         apart = datetime.fromisoformat(done.finished_at) - _EPOCH - timedelta(microseconds=ended)
-        if abs(apart) < timedelta(
-            milliseconds=1
-        ):  # a ledger may have been written without the rest
+        if abs(apart) < timedelta(milliseconds=1):
             return
     msg = "the ledger has batches of this table that its journal has not"
     found = f"in the ledger life {life}, batch {number}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import BinaryIO, TypeVar, cast
 
@@ -23,6 +23,7 @@ from mirrorlib.store.protocol import (
     check_size,
     translated,
     translated_file,
+    tries,
 )
 
 _T = TypeVar("_T")
@@ -144,7 +145,7 @@ class ObjectStore(Store):
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the object under the condition that there is none."""
         with translated("write", f"{self.url}/{path}"):
-            for _ in _tries():
+            for _ in tries(_PATIENCE):
                 try:
                     obstore.put(self._store, path, data, mode="create", use_multipart=False)
                 except AlreadyExistsError as exc:
@@ -163,7 +164,7 @@ class ObjectStore(Store):
             _repeated(lambda: obstore.copy(self._store, source, target))
             if not azure:
                 return True
-            for _ in _tries():
+            for _ in tries(_PATIENCE):
                 with contextlib.suppress(FileNotFoundError, GenericError):
                     if self._end_of(target) == end:
                         return True
@@ -208,16 +209,6 @@ def _repeated(call: Callable[[], _T]) -> _T:
             if time.monotonic() - begun > _PATIENCE:
                 raise
     return call()
-
-
-def _tries() -> Iterator[None]:
-    """Let something be tried again, behind pauses that grow, as long as there is patience."""
-    begun, pause = time.monotonic(), 0.05
-    yield
-    while time.monotonic() - begun < _PATIENCE:
-        time.sleep(pause)
-        pause = min(2 * pause, 5.0)
-        yield
 
 
 def _listed(meta: obstore.ObjectMeta) -> StoredFile:

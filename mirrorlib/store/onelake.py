@@ -8,7 +8,6 @@ token is `AZURE_STORAGE_TOKEN`, else that of azure-identity's default: of whoeve
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -20,11 +19,13 @@ from urllib.request import Request, urlopen
 
 from mirrorlib.errors import MirrorError, StoreError, first_line
 from mirrorlib.extras import needed
+from mirrorlib.store.protocol import tries
 
 _AT_ONCE = 16
-_PAUSES = (0.2, 1.0, 5.0, 20.0)  # seconds before another try
-_PATIENCE = 30.0  # seconds for one answer, as obstore's
-_PASSING = {408, 429, 500, 502, 503, 504}  # answers that another try may not get
+_PATIENCE = 30.0  # seconds after which nothing is tried again
+_TIMEOUT = 30.0  # seconds for one answer, as obstore's
+# Answers that another try may not get; None is a lost connection.
+_PASSING = {None, 408, 429, 500, 502, 503, 504}
 
 
 def deletes_in_onelake(
@@ -58,22 +59,19 @@ def delete_each(place: str, lent: Callable[[], str] | None, paths: Sequence[str]
 def _delete(token: str, url: str) -> None:
     headers = {"Authorization": f"Bearer {token}", "x-ms-version": "2023-11-03"}
     request = Request(url, method="DELETE", headers=headers)  # noqa: S310  # `deletes_in_onelake` says https
-    for pause in _PAUSES:
+    for _ in tries(_PATIENCE):
         try:
-            return _answered(request)
-        except OSError as exc:  # a refusal, or a lost connection
-            if isinstance(exc, HTTPError) and exc.code not in _PASSING:
+            urlopen(request, timeout=_TIMEOUT).close()  # noqa: S310  # as above
+        except OSError as exc:
+            status = exc.code if isinstance(exc, HTTPError) else None
+            if status == HTTPStatus.NOT_FOUND:
+                return
+            if status not in _PASSING:
                 raise
-        time.sleep(pause)
-    return _answered(request)
-
-
-def _answered(request: Request) -> None:
-    try:
-        urlopen(request, timeout=_PATIENCE).close()  # noqa: S310  # as above
-    except HTTPError as exc:
-        if exc.code != HTTPStatus.NOT_FOUND:
-            raise
+            failure = exc
+        else:
+            return
+    raise failure
 
 
 def _own_token() -> str:

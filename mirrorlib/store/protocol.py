@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -155,6 +156,16 @@ def translated(verb: str, place: object) -> Iterator[None]:
             found=first_line(exc, _LONGEST),  # obstore adds pages for those who debug it
             next_step="See that the place is reachable and may be read and written",
         ) from exc
+
+
+def tries(patience: float) -> Iterator[None]:
+    """Let something be tried again, behind pauses that grow, until so many seconds are over."""
+    begun, pause = time.monotonic(), 0.05
+    yield
+    while time.monotonic() - begun < patience:
+        time.sleep(pause)
+        pause = min(2 * pause, 5.0)
+        yield
 
 
 def check_size(size: int | None, most: int | None, place: object) -> None:

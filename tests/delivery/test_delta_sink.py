@@ -142,6 +142,12 @@ class Receiver:
         assert stream is not None
         return stream
 
+    def set_back(self, kept: Path) -> None:
+        """Put a copy of the table's folder in its place, as from a backup."""
+        shutil.rmtree(self.path)
+        shutil.copytree(kept, self.path)
+        self.spark.catalog.clearCache()
+
     def let_go(self) -> None:
         """Let the runner's lease run out."""
         self.registry.state.delete_folder(f"{self.registry.folder}/lease")
@@ -795,9 +801,7 @@ def test_what_was_set_back_is_noticed_where_only_a_catalog_finds_the_table(
 
     shutil.rmtree(state)
     shutil.copytree(tmp_path / "state3", state)
-    shutil.rmtree(copy.path)
-    shutil.copytree(tmp_path / "table2", copy.path)
-    spark.catalog.clearCache()
+    copy.set_back(tmp_path / "table2")
     assert "was set back (found window 2 of the stream in place of 3)" in copy.fail()
 
 
@@ -815,9 +819,7 @@ def test_a_table_that_was_set_back_to_an_earlier_stream_is_noticed(
     for key in (2, 3):
         source.run(f"INSERT INTO {{t}} VALUES ({key})")
         copy.take()
-    shutil.rmtree(copy.path)
-    shutil.copytree(tmp_path / "kept", copy.path)
-    spark.catalog.clearCache()
+    copy.set_back(tmp_path / "kept")
     source.run("INSERT INTO {t} VALUES (4)")
 
     assert "was set back (found window 0 of the stream in place of 2)" in copy.fail()
@@ -841,9 +843,7 @@ def test_a_table_that_was_set_back_is_noticed_when_its_stream_brought_nothing_ne
     copy.rewind(first)
     copy.take()
     assert 2 == sum(copy.rows().values())
-    shutil.rmtree(copy.path)
-    shutil.copytree(tmp_path / "kept", copy.path)
-    spark.catalog.clearCache()
+    copy.set_back(tmp_path / "kept")
     source.run("INSERT INTO {t} VALUES (3)")
 
     assert "was set back (found window 0 of the stream in place of 1)" in copy.fail()

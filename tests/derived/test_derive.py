@@ -51,6 +51,12 @@ ORDERS = "id int, customer int, amount int, note string"
 CUSTOMERS = "id int, name string"
 
 
+def die_at_commit(event: Event) -> None:
+    """Kill a run whose rows are computed, before it commits them."""
+    if event.step == "commit":
+        raise KeyboardInterrupt
+
+
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     """Give a lake with orders and customers."""
@@ -384,14 +390,8 @@ def test_a_round_whose_source_was_made_anew_is_given_up(lake: Lake) -> None:
     lake.derive(["orders"], large)
     lake.run("UPDATE {orders} SET amount = 11", "UPDATE {orders} SET amount = 12")
 
-    def die(event: Event) -> None:
-        if event.step == "commit":
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        mirrorlib.derive(
-            lake.spark, "out", lake.path("orders"), large, lake.path("out"), observe=die
-        )
+        lake.derive(["orders"], large, observe=die_at_commit)
     shutil.rmtree(lake.path("orders"))
     lake.make("orders", ORDERS, "id")
     lake.run("INSERT INTO {orders} VALUES (9, 9, 99, 'new')")
@@ -411,14 +411,8 @@ def test_a_source_that_was_put_back_under_a_planned_round_is_read_in_full(
     lake.derive(["orders"], large)
     lake.run("DELETE FROM {orders} WHERE id = 1", "DELETE FROM {orders} WHERE id = 2")
 
-    def die(event: Event) -> None:
-        if event.step == "commit":
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        mirrorlib.derive(
-            lake.spark, "out", lake.path("orders"), large, lake.path("out"), observe=die
-        )
+        lake.derive(["orders"], large, observe=die_at_commit)
     shutil.rmtree(lake.path("orders"))
     shutil.move(kept, lake.path("orders"))
     for number in range(grows):
@@ -507,12 +501,8 @@ def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
     lake.derive(["orders"], large)
     lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
 
-    def die(event: Event) -> None:
-        if event.step == "commit":
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        lake.derive(["orders"], large, observe=die)
+        lake.derive(["orders"], large, observe=die_at_commit)
     lake.foreign("INSERT INTO {out} VALUES (99, 1, 'mine'), (1, 1, 'a key that is there')")
     with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
         lake.derive(["orders"], large)

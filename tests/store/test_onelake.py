@@ -65,7 +65,7 @@ def test_what_is_refused_is_told(
 ) -> None:
     """By the store, with the place; the file stays."""
     place, server = onelake
-    monkeypatch.setattr("mirrorlib.store.onelake._PAUSES", (0, 0, 0, 0))
+    monkeypatch.setattr("mirrorlib.store.onelake._PATIENCE", 0.1)
     server.first[:] = answers
     lend_azure_token(lambda: "lent")
     store = open_store(PLACE)

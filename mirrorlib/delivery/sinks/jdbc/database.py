@@ -30,19 +30,16 @@ OURS = {TABLES, POSITIONS, STAGE}
 _AS_JSON = frozenset({"columns", "nested", "physical", "keys"})
 
 
-TEXT = "Text has to be UTF-8"
-
-
 class UnfitError(Exception):
     """A value is none that the database can hold; the text is the database's code for it, never the value."""
 
-    takes = f"{TEXT} without a character NUL, and years from 1 to 9999"
+    takes = "Text has to be UTF-8 without a character NUL, and years from 1 to 9999"
 
 
 class NoTextError(UnfitError):
     """A text is none."""
 
-    takes = TEXT
+    takes = "Text has to be UTF-8"
 
 
 @dataclass(frozen=True, slots=True)

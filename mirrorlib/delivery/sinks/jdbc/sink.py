@@ -74,7 +74,8 @@ class DatabaseSink:
         except database.UnfitError as exc:
             msg = "the database cannot hold a value of the column"
             step = f"{exc.takes}: correct the rows."
-            name, said = find_unfit(frame, shape, only_text=exc.takes == database.TEXT), str(exc)
+            only_text, said = isinstance(exc, database.NoTextError), str(exc)
+            name = find_unfit(frame, shape, only_text=only_text)
             raise SchemaError(msg, table=table, column=name, found=said, next_step=step) from exc
         return staged.rows or None
 
