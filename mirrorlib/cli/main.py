@@ -53,7 +53,7 @@ _COMMANDS = {
     "check": ("landing", "review a landing zone as a strict reader"),
     "reset": ("apply", "start one table over"),
     "rebuild": ("apply", "compute one table anew, and change what differs"),
-    "publish": ("landing", "put the rows of files into a landing zone"),
+    "publish": ("landing", "put the rows of a file into a landing zone"),
     "fabric-items": ("platforms", "write notebooks, wheel and schedule as Microsoft Fabric items"),
     "demo": ("platforms", "publish and apply real data, and show what happened"),
 }
