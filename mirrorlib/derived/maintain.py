@@ -9,7 +9,7 @@ counts only where it is newer than what the table has.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -39,11 +39,10 @@ from mirrorlib.delta.table import check_made, find_table, named_rows, open_log
 from mirrorlib.delta.trouble import as_mirror_error, is_sparks
 from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
-from mirrorlib.feed.declared_keys import read_keyed
-from mirrorlib.feed.owners import keeps_columns
+from mirrorlib.feed.owners import is_owners, keeps_columns
+from mirrorlib.feed.read import read_rows
 from mirrorlib.identifiers import find_name, fold_name, quote
-from mirrorlib.journal.plan_log import read_object
-from mirrorlib.keys.read import keys_of, require_keys
+from mirrorlib.keys.read import require_keys
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import NULL_KEY, live_rows, newest_rows, order_columns
@@ -157,17 +156,18 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
     if keys is None or VIEW_PROPERTY not in properties:
         msg = "the table holds no current view that mirrorlib keeps"
         raise KeysError(msg, table=target, next_step="Make one with maintain_current_view.")
-    changelog = read_keyed(spark, found, commits.newest)
-    gone = missing_columns(keys, changelog.columns)
+    rows = read_rows(spark, found, commits.newest)
+    gone = missing_columns(keys, rows.columns)
     if gone or not keeps_columns(commits, commits.newest, keys.columns):
         msg = "a column of the view's keys was renamed or dropped, or the log does not tell that none was"
         step = "Give the columns the names that they had, or drop the table and let the view be made anew."
         raise KeysError(msg, table=target, column=", ".join(gone or keys.columns), next_step=step)
-    keys = spell_keys_as(keys, changelog.columns)
-    rows = live_rows(untag(changelog), keys).drop(DELETED_AT)
-    if not keys_of(changelog).primary:  # somebody else has written
-        return tag_columns(rows, Keys(partition=keys.partition), "current_view")
-    return tag_columns(rows, replace(keys, unique=True), "current_view")
+    keys = spell_keys_as(keys, rows.columns)
+    rows = live_rows(rows, keys).drop(DELETED_AT)
+    # Not where somebody else has written.
+    owned = is_owners(commits, commits.newest)
+    keys = replace(keys, unique=True) if owned else Keys(partition=keys.partition)
+    return tag_columns(rows, keys, "current_view")
 
 
 def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
@@ -184,7 +184,13 @@ def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     told = {**keys_property(view.keys), VIEW_PROPERTY: resolution}
     make_table(session, ref, fields, {**feed_properties(FEED_DAYS), **told}, table)
     found = check_made(find_table(session, ref), table)
-    _check_resolution(view, arrival, found.properties)
+    kept, stored = stored_keys(found.properties) or Keys(), found.properties.get(VIEW_PROPERTY, "")
+    was, asked = (kept.to_json(), stored), (view.keys.to_json(), resolution)
+    if [*map(fold_name, was)] != [*map(fold_name, asked)]:
+        msg = "the table was made with other keys or columns of arrival, by which its rows were resolved"
+        step = "Name the same ones, choose another table, or drop it and let the view be made anew."
+        said = f"keys {', '.join(kept.partition) or 'none'}; {stored or 'no view'}"
+        raise KeysError(msg, table=table, found=said, next_step=step)
     there, wants = (
         {fold_name(field.name): field.dataType.simpleString() for field in some}
         for some in (found.schema.fields, fields)
@@ -199,25 +205,6 @@ def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     if new := [field for field in fields if fold_name(field.name) not in there]:
         add_columns(session, ref, new, found)
     return found.id
-
-
-def _check_resolution(view: View, arrival: tuple[str, ...], properties: Mapping[str, str]) -> None:
-    """See that a table's rows were resolved by the same keys and in the same order."""
-    table, stored = view.place.shown, properties.get(VIEW_PROPERTY)
-    kept = stored_keys(properties) or Keys()
-    if stored is None or fold_name(kept.to_json()) != fold_name(view.keys.to_json()):
-        msg = "the table was made with other keys"
-        raise KeysError(msg, table=table, next_step="Choose another table, or drop it.")
-    value = read_object(stored)
-    if value.get("format") != 1:
-        msg = "the table's current view has a format that this version does not know"
-        step = "Install a newer mirrorlib, or drop the table and let the view be made anew."
-        raise KeysError(msg, table=table, found=stored, next_step=step)
-    if [*map(fold_name, value["arrival"])] != [*map(fold_name, arrival)]:
-        msg = "the table was made with other columns of arrival, by which its rows were resolved"
-        step = "Name the same ones as arrival, choose another table, or drop it."
-        found = ", ".join(value["arrival"]) or "none"
-        raise KeysError(msg, table=table, found=found, next_step=step)
 
 
 def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.address import FeedTable, address_of, find_feed_table, split_dotted
+from mirrorlib.delta.address import address_of, find_feed_table, split_dotted
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.key_property import VIEW_PROPERTY, missing_columns, spell_keys_as, stored_keys
 from mirrorlib.delta.table import refer
@@ -46,6 +46,8 @@ def read_table(spark: SparkSession, table: PathOrUrl, *, version: int | None = N
         FeedExpiredError: the version cannot be read any more.
 
     """
+    from mirrorlib.feed.read import read_rows  # Spark comes with it
+
     found = find_feed_table(spark, address_of(table))
     commits = found.commits
     wanted = commits.newest if version is None else version
@@ -53,14 +55,7 @@ def read_table(spark: SparkSession, table: PathOrUrl, *, version: int | None = N
         msg = "the table has no such version"
         step = f"Choose one up to {commits.newest}."
         raise FeedError(msg, table=found.shown, found=wanted, next_step=step)
-    return read_keyed(spark, found, wanted)
-
-
-def read_keyed(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
-    """Read a version of a table with its keys; raises `FeedExpiredError` where it cannot be read any more."""
-    from mirrorlib.feed.read import read_rows  # Spark comes with it
-
-    return declare_stored(read_rows(spark, table, version), table.commits, version)
+    return declare_stored(read_rows(spark, found, wanted), commits, wanted)
 
 
 def declare_stored(rows: DataFrame, commits: Commits, version: int) -> DataFrame:

@@ -189,8 +189,9 @@ def test_another_arrival_is_refused(spark: SparkSession, view: str) -> None:
     df = spark.createDataFrame([(1, 7, 1, 2)], columns)
     changes = key_by(df, "id", cdc=True, order_by="at")
     maintain_current_view(changes, view, arrival=["file", "row"])
+    told = r'columns of arrival.*found keys id; .*\["file", "row"\].*Name the'
     for arrival in ((), "file", ["row", "file"]):
-        with pytest.raises(KeysError, match=r"other columns of arrival.*found file, row.*Name the"):
+        with pytest.raises(KeysError, match=told):
             maintain_current_view(changes, view, arrival=arrival)
 
     before = newest_version(view)
@@ -205,7 +206,7 @@ def test_a_view_of_another_version_is_refused(spark: SparkSession, view: str, to
     changes = changelog(spark, INSERT)
     maintain_current_view(changes, view)
     spark.sql(f"ALTER TABLE delta.`{view}` SET TBLPROPERTIES ('mirrorlib.view' = '{told}')")
-    with pytest.raises(KeysError, match="Install a newer mirrorlib"):
+    with pytest.raises(KeysError, match="made with other keys or columns of arrival"):
         maintain_current_view(changes, view)
 
 
