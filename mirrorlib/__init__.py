@@ -17,30 +17,7 @@ if TYPE_CHECKING:
     from mirrorlib.derived.maintain import maintain_current_view, read_current_view
     from mirrorlib.derived.report import DeriveReport
     from mirrorlib.derived.run import derive_table as derive
-    from mirrorlib.errors import (
-        ChangeFileError,
-        ComputeError,
-        FeedError,
-        FeedExpiredError,
-        FileChangedError,
-        ForeignWriteError,
-        JournalError,
-        KeysError,
-        KeysLostError,
-        LandingZoneError,
-        LocalSparkError,
-        MarkerError,
-        MetadataError,
-        MirrorError,
-        OutcomeUnknownError,
-        ParameterError,
-        SchemaError,
-        SnapshotError,
-        StoppedError,
-        StoreError,
-        TableBusyError,
-        TableNameError,
-    )
+    from mirrorlib.errors import *  # each is public
     from mirrorlib.events import Event
     from mirrorlib.feed.declared_keys import key_statements, read_table
     from mirrorlib.feed.enable import enable_by_default, enable_feed
@@ -196,7 +173,8 @@ def _public() -> dict[str, tuple[str, str]]:
     names = (
         (module, one.split()) for module, *some in imports for one in ",".join(some).split(",")
     )
-    return {words[-1]: (module, words[0]) for module, words in names if words}
+    found = {words[-1]: (module, words[0]) for module, words in names if words}
+    return {name: ("mirrorlib.errors", name) for name in __all__} | found
 
 
 def __getattr__(name: str) -> object:
