@@ -40,14 +40,13 @@ def said(capsys: pytest.CaptureFixture[str]) -> Any:
 def test_a_file_becomes_the_next_change_file(
     zone: str, rows: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the order of the commands; a table tells what there is now."""
+    """In the order of the commands; a line tells what there is now."""
     for path in rows:
         assert 0 == main(["publish", zone, "dbo/orders", path, "--keys", "id"])
 
     assert ["a", "b", "c"] == batches(LocalStore(Path(zone)))
     out = capsys.readouterr().out
-    assert f"{3:020d}.parquet" in out
-    assert out.startswith("table ")
+    assert f"dbo/orders: {3:020d}.parquet, rows: 2 insert, " in out
 
 
 def test_a_file_published_again_under_its_id_is_there_once(

@@ -3,56 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
 
 from mirrorlib.cli.arguments import JSON, PLACE
-from mirrorlib.cli.command import Command, call_shown
+from mirrorlib.cli.command import Command, call_shown, say
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.landing.publish.published import Published
 from mirrorlib.tabular import Report
 
-_COUNTED = ("insert", "update", "delete", "upsert")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PublishReport(Report):
-    """What was published."""
-
-    columns: ClassVar = ("table", "file", "rows", *_COUNTED, "bytes", "")
-    published: Published
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one line a change file."""
-        found = list[tuple[str, ...]]()
-        for file in self.published.files:
-            counts = (file.rows, *(file.markers.get(name, 0) for name in _COUNTED), file.size)
-            again = "was there already" if file.repeated else ""
-            found.append((self.published.table, file.file, *map("{:,}".format, counts), again))
-        return found
-
-    def notes(self) -> list[str]:
-        """Return what is worth knowing."""
-        return list(self.published.notes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the facts as JSON-ready values."""
-        done = self.published
-        return {"ok": self.ok, "error": None, "table": done.table, "published": [done.to_dict()]}
-
-
-def publish_file(arguments: argparse.Namespace) -> PublishReport:
-    """Publish a file."""
+def _publish(arguments: argparse.Namespace) -> bool:
+    """Publish a file, and say of each change file what it holds."""
     from mirrorlib.landing.publish.writer import LandingZoneWriter
 
     path = arguments.file
     if not Path(path).exists():
         msg = "the file to publish is not there"
-        shown, step = path, "Check its path; nothing was published."
-        if "://" in path:  # credentials may be in it
-            shown = path.rpartition("@")[2].partition("?")[0]
-            step = "Give a file of this machine, no URL; nothing was published."
+        step = "Give the path of a file of this machine, no URL; nothing was published."
+        # A URL may have credentials in it.
+        shown = path.rpartition("@")[2].partition("?")[0] if "://" in path else path
         raise LandingZoneError(msg, table=arguments.table, file=shown, next_step=step)
     table = LandingZoneWriter(arguments.landing_zone, source=arguments.source).table(
         arguments.table,
@@ -61,7 +29,15 @@ def publish_file(arguments: argparse.Namespace) -> PublishReport:
         partition_by=arguments.partition_by,
     )
     done = table.write(path, arguments.marker, arguments.batch_id, force=arguments.force)
-    return PublishReport(published=done)
+    told = {"error": None, "table": done.table, "published": [done.to_dict()]}
+    lines = []
+    for file in done.files:
+        rows = ", ".join(f"{count:,} {marker}" for marker, count in file.markers.items() if count)
+        again = ", was there already" if file.repeated else ""
+        lines.append(
+            f"{done.table}: {file.file}, rows: {rows or 'none'}, {file.size:,} bytes{again}"
+        )
+    return say(arguments, told, *lines, *done.notes)
 
 
 def _check(arguments: argparse.Namespace) -> Report:
@@ -89,7 +65,7 @@ PUBLISH = Command(
     },
     defaults={"keys": (), "partition_by": ()},
     readers={"marker": lambda text: int(text) if text.isdecimal() else text},
-    run=publish_file,
+    run=_publish,
 )
 CHECK = Command(
     more="Nothing is written, and no Spark is started. Exit codes: 0 nothing but notes (and warnings), 1 errors "
