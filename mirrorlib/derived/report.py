@@ -12,7 +12,7 @@ from mirrorlib.derived.place import TablePlace
 from mirrorlib.derived.strategy.choose import How
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.plan_log import read_word, write_word
-from mirrorlib.keys.read import KeysStep
+from mirrorlib.keys.tracing.trace import KeysStep
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import TableName
 from mirrorlib.store import Store, contents, open_store

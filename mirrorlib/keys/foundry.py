@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
@@ -66,17 +66,17 @@ def to_foundry_schema(df: DataFrame) -> dict[str, Any]:
             field["customMetadata"] = {PARTITIONS: True}
     return {
         "fieldSchemaList": fields,
-        "primaryKey": _primary_key(keys, fields) if keys.primary else None,
+        "primaryKey": _primary_key(keys, df.schema) if keys.primary else None,
         "dataFrameReaderClass": "com.palantir.foundry.spark.input.ParquetDataFrameReader",
         "customMetadata": {"format": "parquet"},
     }
 
 
-def _primary_key(keys: Keys, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _primary_key(keys: Keys, schema: types.StructType) -> dict[str, Any]:
     if keys.lost:
         msg = "a part of the primary key was lost, and what is left would merge records"
         raise KeysError(msg, column=keys.lost[0], next_step="Declare it anew with key_by.")
-    _check_primary(keys, {field["name"]: field["type"] for field in fields})
+    _check_primary(keys, schema)
     resolution: dict[str, Any] = {"type": "unique", "unique": {}}
     if not keys.unique:
         strategy: dict[str, Any] = {"type": "customStrategy", "customStrategy": {}}
@@ -133,9 +133,8 @@ def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySch
     schema = _read_fields(fields, "the schema document has no fieldSchemaList")
     marked = tuple(field["name"] for field in fields if _is_partition(field))
     partition = check_again(schema, Keys(partition=marked))
-    kinds = {field["name"]: field["type"] for field in fields}
     keys = check_again(schema, _parse_primary(parts.get("primaryKey")))
-    _check_primary(keys, kinds)
+    _check_primary(keys, schema)
     if not keys.primary:
         return FoundrySchema(schema=schema, keys=partition)
     if set(marked) != set(keys.primary):
@@ -286,8 +285,9 @@ def _columns(value: object, what: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _check_primary(keys: Keys, kinds: Mapping[str, str]) -> None:
+def _check_primary(keys: Keys, schema: types.StructType) -> None:
     for name in keys.primary:
-        if kinds[name] not in {*_PRIMARY, "DECIMAL"}:
+        kind = schema[name].dataType.typeName().upper()
+        if kind not in {*_PRIMARY, "DECIMAL"}:
             msg = "a Foundry primary key cannot have this type"
-            raise KeysError(msg, column=name, found=kinds[name], next_step="Cast it before.")
+            raise KeysError(msg, column=name, found=kind, next_step="Cast it before.")

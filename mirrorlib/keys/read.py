@@ -6,12 +6,10 @@ They come back by a call, in which columns are called as they are now, or by a s
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.errors import KeysLostError
-from mirrorlib.events import pick
-from mirrorlib.keys.tracing.rules import Order
 from mirrorlib.keys.tracing.trace import Trace, trace_keys
 from mirrorlib.keys.value import Keys, left_under
 from mirrorlib.tabular import Report, cells
@@ -45,11 +43,8 @@ def require_keys(df: DataFrame, *, primary: bool = False) -> Keys:
     keys = report.keys
     if keys and not keys.lost and (keys.primary or not primary):
         return keys
-    if not report.ok:
+    if report.trouble:
         raise KeysLostError(report.trouble, next_step=report.remedy)
-    if keys.lost:
-        msg = f"a part of the keys had been lost before {report.origin}: {_listed(keys.lost)}"
-        raise KeysLostError(msg, next_step=report.remedy)
     msg = "no primary key was declared, only a partition key"
     call = _declaring(replace(keys, primary=keys.partition))
     raise KeysLostError(msg, next_step=f"Say cdc=True in key_by: {call}")
@@ -61,59 +56,15 @@ def explain_keys(df: DataFrame) -> KeysReport:
     And what orders the rows of a key: never more than the weakest link of the lineage leaves.
     """
     trace = trace_keys(df)
-    steps = []
-    for loss in trace.losses:
-        lost = "primary key" if loss.partition else "partition key and primary key"
-        if loss.columns:
-            lost = f"column {_listed(loss.columns)}"
-        steps.append(KeysStep(operator=loss.label, lost=lost, why=loss.why))
-    return KeysReport(
-        **pick(trace, "keys", "declared", "origin", "order", "weakest_link", "unclear"),
-        steps=tuple(steps),
-        remedy=_remedy(trace, df.schema),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeysStep:
-    """A step that took something from the keys.
-
-    Attributes:
-        operator: what it is: "dropDuplicates", "join (LeftOuter)".
-        lost: "partition key", "primary key", or the columns.
-        why: the reason.
-
-    """
-
-    operator: str
-    lost: str
-    why: str
+    known = {one.name: getattr(trace, one.name) for one in fields(trace)}
+    return KeysReport(**known, remedy=_remedy(trace, df.schema))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class KeysReport(Report):
-    """What became of the keys of a DataFrame.
-
-    Attributes:
-        keys: what is left.
-        declared: what was declared; None where nothing was, or it cannot be found.
-        origin: which function declared it.
-        steps: what took something from it, in the order of the data's way.
-        order: "arrival", "inputs" (inside each input of a union), "columns" (only what order columns tell) or "none".
-        weakest_link: what in the lineage leaves no more order than that.
-        unclear: why nothing is claimed, where that is not known better.
-        remedy: how to get back what was lost, in sentences; "" when nothing was.
-
-    """
+class KeysReport(Trace, Report):
+    """What became of the keys of a DataFrame, and the *remedy*: how to get back what was lost; "" when nothing was."""
 
     columns: ClassVar = ("key", "declared", "now")
-    keys: Keys
-    declared: Keys | None
-    origin: str
-    steps: tuple[KeysStep, ...]
-    order: Order
-    weakest_link: str
-    unclear: str
     remedy: str
 
     @property
@@ -125,7 +76,8 @@ class KeysReport(Report):
     def trouble(self) -> str:
         """Say what is wrong, a clause; "" when nothing is."""
         if self.ok:
-            return ""
+            lost = f"a part of the keys had been lost before {self.origin}: "
+            return f"{lost}{_listed(self.keys.lost)}" if self.keys.lost else ""
         if not self.steps:
             return self.unclear or "no keys were declared"
         losses = "; ".join(f"{step.operator}: {step.lost} ({step.why})" for step in self.steps)
@@ -170,17 +122,18 @@ class KeysReport(Report):
 
 def _remedy(trace: Trace, schema: StructType) -> str:
     """Say how to get back what was lost; "" where nothing was."""
-    if trace.declared is None:
+    keys = trace.declared
+    if keys is None:
         return (
             "Declare them with key_by, behind the last step that loses them; "
             "a column that is gone has to be kept in that step."
         )
-    keys = trace.declared
-    before = (
-        f"Keep {_listed(keys.lost)} up to {trace.origin}: "
-        "explain_keys of what goes into it says which step loses that."
-    )
-    said = [before] if keys.lost else []
+    said = []
+    if keys.lost:
+        said.append(
+            f"Keep {_listed(keys.lost)} up to {trace.origin}: "
+            "explain_keys of what goes into it says which step loses that."
+        )
     if not trace.keys.has_all_of(keys):
         said.append(_lost_here(trace, keys, schema))
     return " ".join(said)
@@ -192,17 +145,10 @@ def _lost_here(trace: Trace, keys: Keys, schema: StructType) -> str:
     free = set(schema.names) - set(names.values())
     names |= {was: was for was in keys.columns if was not in names and was in free}
     if gone := [was for was in keys.columns if was not in names]:
-        losses = [loss.label for loss in trace.losses if set(loss.columns) & set(gone)]
-        where = f" ({', '.join(dict.fromkeys(losses))})" if losses else ""
-        step = f"Keep {_listed(gone)} in the step that loses what is gone{where}."
-        if all(loss.columns for loss in trace.losses):
-            return step
-        return f"{step} Then declare them anew with key_by, behind the last step that loses keys."
+        return f"Keep {_listed(gone)} in the step that loses that; declare them anew behind any other: key_by."
     # Without a primary key where columns were lost before, as it would merge records.
     call = _declaring(left_under(keys, names, primary=not keys.lost))
-    if trace.keys and not trace.keys.lost and not trace.keys.primary and keys.primary:
-        return f"Declare the primary key anew behind that step: {call}"
-    return f"Propagate them where you know that they hold, or declare them anew behind that step: {call}"
+    return f"Declare them anew behind that step, or propagate them where you know that they hold: {call}"
 
 
 def _declaring(keys: Keys) -> str:

@@ -37,8 +37,6 @@ class Effect:
     works: Works = "unknown"  # on which rows it works at once
     # Whether it may give other rows another time, of rows that nothing has changed.
     picks: bool = False
-    # Those that it takes, by their declared names; none where it takes keys as a whole, or nothing.
-    columns: tuple[str, ...] = ()
 
 
 def _row_by_row(label: str) -> Effect:

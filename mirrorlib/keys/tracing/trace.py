@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -37,20 +37,45 @@ _TWICE = "both of its inputs have keys, and neither is the result's"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeysStep:
+    """A step that took something from the keys.
+
+    Attributes:
+        operator: what it is: "dropDuplicates", "join (LeftOuter)".
+        lost: "partition key", "primary key", or the columns.
+        why: the reason.
+
+    """
+
+    operator: str
+    lost: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Trace:
-    """What became of keys."""
+    """What became of keys.
+
+    Attributes:
+        keys: what is left.
+        declared: what was declared; None where nothing was, or it cannot be found.
+        origin: which function declared it.
+        steps: what took something from it, in the order of the data's way.
+        names: what the declared columns are called now, None for one that is lost; none where nobody can tell.
+        order: "arrival", "inputs" (inside each input of a union), "columns" (only what order columns tell) or "none".
+        weakest_link: what in the lineage leaves no more order than that; "" for nothing.
+        unclear: why nothing is claimed, where that is not known better.
+
+    """
 
     keys: Keys = field(default_factory=Keys)
-    # What was there, and which function declared it; None where keys never were, or cannot be found.
     declared: Keys | None = None
     origin: str = ""
-    losses: tuple[rules.Effect, ...] = ()  # what took something, in the order of the data's way
-    # What the declared columns are called now, None for one that is lost; none where nobody can tell.
+    steps: tuple[KeysStep, ...] = ()
     names: Mapping[str, str | None] = field(default_factory=dict)
     order: rules.Order = "none"
-    # What in the whole lineage, from the source on, leaves no more than that; "" for nothing.
     weakest_link: str = ""
-    unclear: str = ""  # why nothing can be said, "" when something can
+    unclear: str = ""
 
 
 def trace_keys(df: DataFrame) -> Trace:
@@ -95,7 +120,7 @@ def _trace(spark: SparkSession, root: Node, tagged: _Tags) -> Trace:
             return _claim(chosen, way, tagged)
         meetings.append(meeting)
     loss = rules.nothing(rules.judge(meetings[0], 0).label, _TWICE)
-    return _lost(Trace(losses=(loss,), weakest_link=loss.label), alive[0][0], tagged)
+    return _lost(Trace(steps=_steps([loss]), weakest_link=loss.label), alive[0][0], tagged)
 
 
 def _meeting(one: Marked, other: Marked, effects: list[rules.Effect]) -> Node | None:
@@ -127,6 +152,13 @@ def _judge_way(spark: SparkSession, root: Node, marked: Marked) -> list[rules.Ef
     return effects
 
 
+def _steps(effects: Iterable[rules.Effect]) -> tuple[KeysStep, ...]:
+    """Tell the operators that took keys as a whole."""
+    lost = [one for one in effects if not (one.partition and one.primary)]
+    whole = {True: "primary key", False: "partition key and primary key"}
+    return tuple(KeysStep(operator=e.label, lost=whole[e.partition], why=e.why) for e in lost)
+
+
 def _lost(trace: Trace, marked: Marked, tagged: _Tags) -> Trace:
     """Say of keys that are lost as a whole what was declared, and what is left of its columns."""
     mine = [(number, tag) for number, tag in tagged if tag.id == marked.id]
@@ -141,11 +173,11 @@ def _lost(trace: Trace, marked: Marked, tagged: _Tags) -> Trace:
 def _claim(marked: Marked, way: list[rules.Effect], tagged: _Tags) -> Trace:
     """Claim the keys that a way leaves, of the columns that lead back to its declaration."""
     order, weakest = rules.judge_order(marked.node, way)
-    losses = tuple(effect for effect in way if not (effect.partition and effect.primary))
-    trace = Trace(losses=losses, order=order, weakest_link=weakest)
+    trace = Trace(steps=_steps(way), order=order, weakest_link=weakest)
     mine = [(number, tag) for number, tag in tagged if tag.id == marked.id]
     if not mine:
-        return replace(trace, losses=(*losses, *_column_losses(marked, follow_unnamed(marked))))
+        gone = follow_unnamed(marked)
+        return replace(trace, steps=(*trace.steps, *_column_losses(marked, gone)))
     if not all(effect.partition for effect in way):
         return _lost(trace, marked, mine)
     declared = mine[0][1]
@@ -157,7 +189,7 @@ def _claim(marked: Marked, way: list[rules.Effect], tagged: _Tags) -> Trace:
         keys=left_under(declared.keys, names, primary=all(effect.primary for effect in way)),
         declared=declared.keys,
         origin=declared.origin,
-        losses=(*losses, *_column_losses(marked, gone)),
+        steps=(*trace.steps, *_column_losses(marked, gone)),
         names=names,
     )
 
@@ -177,12 +209,11 @@ def _names(followed: Mapping[str, Followed], mine: _Tags) -> dict[str, str | Non
     return names
 
 
-def _column_losses(marked: Marked, gone: Mapping[str, Followed]) -> list[rules.Effect]:
+def _column_losses(marked: Marked, gone: Mapping[str, Followed]) -> Iterator[KeysStep]:
     lost: dict[int, tuple[Node, list[str]]] = {}
     for was, column in gone.items():
         node = column.lost_at or (marked.way[-1][0] if marked.way else marked.node)
         lost.setdefault(id(node), (node, []))[1].append(was)
-    return [
-        replace(rules.judge(node, 0), why="dropped or overwritten", columns=tuple(columns))
-        for node, columns in lost.values()
-    ]
+    for node, columns in lost.values():
+        label, what = rules.judge(node, 0).label, f"column {', '.join(columns)}"
+        yield KeysStep(operator=label, lost=what, why="dropped or overwritten")
