@@ -31,8 +31,6 @@ _SAID = "Bytes may be said as 500m or 2g, seconds in words: '1 day'."
 def _apply(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     more = _check(arguments, arguments.options)
-    if arguments.approve is not None and arguments.watch is not None:
-        arguments.refuse("argument --approve: one plan is approved, so not with --watch")
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
     return run_command(arguments, spark, stop, mirrorlib.apply, is_news=_is_news, **more)
@@ -60,10 +58,6 @@ def _plan(arguments: argparse.Namespace) -> Report:
 
 
 def _reset(arguments: argparse.Namespace) -> bool:
-    if arguments.keep and arguments.start_at is not None:
-        arguments.refuse(
-            "argument --keep: a kept table goes on behind what was appended, so not with --start-at"
-        )
     spark, first = start_spark(arguments), arguments.start_at or 1
     life = call(mirrorlib.reset, arguments, spark=spark, start_at=first)
     told = {"table": arguments.table, "life": life.ordinal, "started_at": life.started_at}
@@ -96,6 +90,7 @@ APPLY = Command(
         "--options JSON": "these and others, by the names that they have in Python; what a job hands over as one text "
         """counts for more: '{"max_bytes": 500000000, "plain_evolution": "rescue"}'""",
     },
+    either=("approve", "watch"),
     run=_apply,
 )
 PLAN = Command(more=_SAID, arguments=ZONE, run=_plan)
@@ -110,6 +105,7 @@ RESET = Command(
         **EVENTS,
         **MEMORY,
     },
+    either=("start_at", "keep"),
     run=_reset,
 )
 REBUILD = Command(

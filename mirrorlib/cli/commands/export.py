@@ -36,20 +36,13 @@ def _keys(arguments: argparse.Namespace) -> dict[str, list[str]] | Sequence[str]
     """Return the keys that are given, by table or for all of them; None leaves it to what is known."""
     if arguments.no_key:
         return ()
-    columns: list[str] = []
-    by_table: dict[str, list[str]] = {}
-    for text in arguments.keys:
+    keys: Any = arguments.keys
+    if len(keys) == 1:  # which may say all of them
         try:
-            found: Any = read_parameter("--key", text, _KEYS)
+            keys = read_parameter("--key", keys[0], _KEYS)
         except ParameterError as exc:
             arguments.refuse(str(exc))
-        if isinstance(found, dict):
-            by_table |= {name: [*by_table.get(name, ()), *more] for name, more in found.items()}
-        else:
-            columns += found
-    if columns and by_table:
-        arguments.refuse("--key says columns of every table or those of one, not both")
-    return by_table or columns or None  # a job's parameter may be empty
+    return keys or None  # a job's parameter may be empty
 
 
 def _consumers(arguments: argparse.Namespace) -> Report | bool:

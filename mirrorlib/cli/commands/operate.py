@@ -34,15 +34,11 @@ def _serve(arguments: argparse.Namespace) -> bool:
 def _ledger(arguments: argparse.Namespace) -> Report:
     if arguments.to is None:
         return call(mirrorlib.ledger, arguments)
-    if arguments.tables:
-        arguments.refuse("argument --table: means nothing with --to, which keeps every table's")
     return call(mirrorlib.write_ledger, arguments, spark=start_spark(arguments, arguments.to))
 
 
 def _verify(arguments: argparse.Namespace) -> Report:
     if arguments.consumer is not None:
-        if arguments.mark:
-            arguments.refuse("argument --mark: means nothing with --consumer")
         from mirrorlib.delivery.consumers import known_streams
         from mirrorlib.delivery.sinks.open import place_of
 
@@ -83,6 +79,7 @@ LEDGER = Command(
         **MEMORY,
     },
     defaults={"last": LAST},
+    either=("tables", "to"),
     run=_ledger,
 )
 LINEAGE = Command(
@@ -108,6 +105,7 @@ VERIFY = Command(
         **MEMORY,
     },
     defaults={"sample": 1.0},
+    either=("consumer", "mark"),
     run=_verify,
 )
 WHERE_IS = Command(
