@@ -65,7 +65,7 @@ def test_replayed_row_by_row_the_files_leave_the_registers_rows(zone: Path) -> N
                 table[key] = price
 
     assert [89_969, 2_512, 1_767] == seen
-    assert demo.ROWS_AFTER_ALL == len(table)
+    assert 92_481 == len(table)
 
 
 def test_a_folder_of_somebody_elses_is_refused(tmp_path: Path) -> None:

@@ -45,7 +45,9 @@ def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     fake_java(tmp_path, "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    with pytest.raises(LocalSparkError, match=r"too old .found Java 11.*openjdk-17-jre-headless"):
+    with pytest.raises(
+        LocalSparkError, match=r"no Java 17 or newer .found Java 11.*openjdk-17-jre-headless"
+    ):
         local_spark()
 
 

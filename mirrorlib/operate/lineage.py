@@ -27,8 +27,6 @@ from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 from mirrorlib.tabular import PartReport, noted
 
-Kind = Literal["apply", "derive", "export"]  # the order of the data's way, and of the alphabet
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
@@ -46,7 +44,7 @@ class Edge:
 
     """
 
-    kind: Kind
+    kind: Literal["apply", "derive", "export"]  # the order of the data's way, and of the alphabet
     source: str
     target: str
     name: str

