@@ -9,15 +9,9 @@ from __future__ import annotations
 import time
 
 from mirrorlib.commit.stage import staging
-from mirrorlib.delivery.sink import Delivery, registry_set_back
-from mirrorlib.delivery.stream_job import StreamJob, begin_anew, check_table
-from mirrorlib.errors import (
-    FeedExpiredError,
-    JournalError,
-    MirrorError,
-    SchemaError,
-    TableNameError,
-)
+from mirrorlib.delivery.sink import Delivery, begin_anew, receiver_set_back, registry_set_back
+from mirrorlib.delivery.stream_job import StreamJob, check_table
+from mirrorlib.errors import FeedExpiredError, MirrorError, SchemaError, TableNameError
 from mirrorlib.events import emit, pick
 from mirrorlib.feed.files.direct import read_small_window, to_frame
 from mirrorlib.feed.proof import expired, prove_files, prove_rows
@@ -81,13 +75,11 @@ def _tell(job: StreamJob, plan: WindowPlan, done: WindowDone) -> None:
 
 
 def _is_delivered(job: StreamJob, plan: WindowPlan, given: int | None) -> bool:
-    """Say whether the receiver has a window; less than it was given is a backup, or a standby that had not all."""
+    """Say whether the receiver has a window."""
     stream = job.stream
     position = job.run.sink.position(stream)
     if given is not None and 0 < position < given:  # 0 may mean unknown: the receiver looks itself
-        msg = "the receiver was set back: it does not hold what it was given before this window"
-        found = f"window {position} of the stream in place of {given}"
-        raise JournalError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
+        raise receiver_set_back(stream, position, given)
     return position >= plan.number
 
 

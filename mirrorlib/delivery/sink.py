@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from mirrorlib.errors import JournalError, SchemaError, first_few
+from mirrorlib.errors import (
+    JournalError,
+    LandingZoneError,
+    SchemaError,
+    TableBusyError,
+    first_few,
+)
 from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
 
@@ -92,6 +98,21 @@ def comes_after(stream: Stream, ordinal: int, began_at: str) -> bool:
     return (stream.ordinal, stream.began_at) > (ordinal, began_at)
 
 
+def check_successor(stream: Stream, last: Mapping[str, Any], place: str, step: str) -> None:
+    """See that a stream may write to a receiver's *place* after the *last* one: that one, or a later one of its table.
+
+    The receiver says of that: consumer, table, stream (its uuid), ordinal and began_at.
+    """
+    if (last["consumer"], last["table"]) != (stream.consumer, stream.table):
+        msg = f"{place} belongs to another consumer, or to another table"
+        found = f"{last['consumer']}, {last['table']}"
+        raise LandingZoneError(msg, table=stream.table, found=found, next_step=step)
+    is_other = last["stream"] != stream.uuid
+    if is_other and not comes_after(stream, last["ordinal"], last["began_at"]):
+        msg = f"a stream of {stream.consumer} that began later writes to {place}"
+        raise TableBusyError(msg, table=stream.table, next_step="Run again, or leave it to that.")
+
+
 def tell_gap(
     delivery: Delivery, stream: str, table_id: str, upto: int, at: int | None = None
 ) -> str:
@@ -113,11 +134,22 @@ def tell_gap(
     return ""
 
 
+def begin_anew(stream: Stream) -> str:
+    """Say how a consumer is given a snapshot."""
+    return f"Begin anew: {snapshot_command(stream.consumer)}"
+
+
 def registry_set_back(stream: Stream, found: str) -> JournalError:
     """Say that a registry was set back: its next windows would be taken for others that are there."""
     msg = "the consumer's registry was set back: the receiver holds windows that it does not know"
-    step = f"Begin anew: {snapshot_command(stream.consumer)}"
-    return JournalError(msg, table=stream.table, found=found, next_step=step)
+    return JournalError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
+
+
+def receiver_set_back(stream: Stream, held: int, given: int) -> JournalError:
+    """Say that a receiver holds less than it was given: it is a backup, or a standby that had not all."""
+    found = f"window {held} of the stream in place of {given}"
+    msg = "the receiver was set back"
+    return JournalError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
 
 
 def check_same_window(delivery: Delivery, until: int) -> None:

@@ -11,13 +11,13 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
-from mirrorlib.delivery.sink import Sink
+from mirrorlib.delivery.sink import Sink, begin_anew
 from mirrorlib.delta.address import FeedTable
 from mirrorlib.errors import FeedExpiredError, JournalError
 from mirrorlib.events import Event, Observer
 from mirrorlib.feed.proof import first_readable
 from mirrorlib.journal.registry import Registry
-from mirrorlib.journal.streams import OnExpired, Start, Stream, WindowPlan, snapshot_command
+from mirrorlib.journal.streams import OnExpired, Start, Stream, WindowPlan
 from mirrorlib.store import Store
 from mirrorlib.store.target import Target
 
@@ -69,11 +69,6 @@ class StreamJob:
         table = self.registry.table
         event = Event(table=table, step=step, when=when, batch=plan.number, rows=rows or 0)
         self.run.observe(event)
-
-
-def begin_anew(stream: Stream) -> str:
-    """Say how a consumer is given a snapshot."""
-    return f"Begin anew: {snapshot_command(stream.consumer)}"
 
 
 def check_table(job: StreamJob, table_id: str, position: int, known: str = "") -> None:

@@ -945,7 +945,7 @@ def test_a_rewound_stream_ends_where_the_table_was(receiver: Receiver, feed: Fee
         again.next(schema, [*rows, (7, "new", "insert", 6), (1, "a", "delete", 6)], versions=3)
     )
     assert Counter([(1, "a"), (2, "c"), (7, "new")]) == receiver.rows()
-    refuse(receiver, feed.next(schema, []), JournalError, "another stream has been given the table")
+    refuse(receiver, feed.next(schema, []), TableBusyError, "that began later writes to the table")
     net = again.rewound(4)
     net.stream = replace(net.stream, net=True)
     words = ("ends with version 6, in the midst of a window", "--rewind")
@@ -1084,7 +1084,7 @@ def test_the_first_snapshot_of_a_stream_that_was_dropped_comes_too_late(
     late = feed.next(schema, [(1, "insert")], snapshot=True)
     newer = feed.rewound(None)
     receiver.sink.deliver(newer.next(schema, [(2, "insert")], snapshot=True))
-    refuse(receiver, late, TableBusyError, "a stream of the consumer that began later")
+    refuse(receiver, late, TableBusyError, "a stream of lake that began later writes to the table")
     receiver.sink.deliver(newer.next(schema, [(3, "insert")]))
     assert Counter([(2,), (3,)]) == receiver.rows()
 
@@ -1335,9 +1335,9 @@ def test_tables_of_others_are_not_touched(
     refuse(
         receiver,
         other.next(schema, row, snapshot=True),
-        JournalError,
+        LandingZoneError,
         "belongs to another consumer",
-        "of lake",
+        "found lake, dbo/orders",
     )
     anew = replace_plan(feed.next(schema, row), table_id="U")
     refuse(receiver, anew, JournalError, "made anew since", "--rewind")

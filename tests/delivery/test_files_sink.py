@@ -402,7 +402,7 @@ def test_what_cannot_be_right_is_refused(windows: Windows) -> None:
     """Another consumer's folder, an emptied one, a file that was taken away or replaced under way, damaged state."""
     windows.deliver(*three(1), kind="snapshot")
     other = Windows(windows.spark, windows.root, "two", consumer="shop")
-    with pytest.raises(LandingZoneError, match=r"another consumer .found lake, dbo/orders"):
+    with pytest.raises(LandingZoneError, match=r"another table .found lake, dbo/orders"):
         other.deliver(*three(1), kind="snapshot")
     with pytest.raises(Killed):
         windows.deliver(*three(2), store=Dying(windows.store, 3))

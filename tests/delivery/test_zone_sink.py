@@ -762,7 +762,11 @@ def test_a_folder_that_was_emptied_is_not_begun_anew_in_the_middle(windows: Wind
         ({"start_at": 7}, {}, "ends with version 2, and the stream begins after 7"),
         ({"start_at": 1, "net": True}, {"after": 1, "until": 4}, "folded to its net changes"),
         ({"start_at": 1}, {"table_id": "other"}, "made anew"),
-        ({"consumer": "shop"}, {"kind": "snapshot"}, "filled by another publisher .found lake"),
+        (
+            {"consumer": "shop"},
+            {"kind": "snapshot"},
+            r"another consumer, or to another table .found lake, dbo/orders",
+        ),
         ({}, {"kind": "snapshot", "keys": ("v",)}, "filled by other keys .found v instead of id"),
     ],
     ids=["gap", "net", "other-table", "other-consumer", "other-keys"],

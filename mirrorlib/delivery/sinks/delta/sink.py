@@ -13,7 +13,13 @@ from mirrorlib.commit.claim import was_overtaken
 from mirrorlib.commit.last_commit import read_last_commit
 from mirrorlib.commit.mark import resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
-from mirrorlib.delivery.sink import Delivery, comes_after, tell_gap
+from mirrorlib.delivery.sink import (
+    Delivery,
+    check_successor,
+    receiver_set_back,
+    registry_set_back,
+    tell_gap,
+)
 from mirrorlib.delivery.sinks.delta import modes
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delivery.sinks.open import open_place
@@ -26,11 +32,9 @@ from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import Found, TableRef, check_made, find_table, open_log, refer
 from mirrorlib.errors import (
     ForeignWriteError,
-    JournalError,
     LandingZoneError,
     MirrorError,
     StoreError,
-    TableBusyError,
     first_line,
 )
 from mirrorlib.identifiers import quote
@@ -236,18 +240,13 @@ def _is_there(work: WindowWork, *, wrote: bool) -> bool:
     if not facts:
         return False
     mine, follows = facts["stream"] == stream.uuid, work.plan.kind == "changes"
-    if not mine and not comes_after(stream, facts["ordinal"], facts["began_at"]):
-        msg = "the consumer was rewound since, and this run delivers what its earlier stream had planned"
-        raise TableBusyError(msg, table=stream.table, next_step="Run again.")
-    is_set_back = follows and held < (work.given or 0)
+    check_successor(stream, facts, "the table that the consumer keeps", work.set_right)
+    if follows and held < (work.given or 0):
+        raise receiver_set_back(stream, held, work.given or 0)
     # Windows without changes have numbers and never come here, so versions tell, too.
-    if is_set_back or held >= number or (mine and follows and facts["until"] > work.plan.after):
-        msg = "the consumer's registry was set back: the table holds a window that it does not know"
+    if held >= number or (mine and follows and facts["until"] > work.plan.after):
         found = f"window {held} of the stream, {number - 1} in the registry"
-        if is_set_back:
-            msg = "the table that the consumer keeps was set back"
-            found = f"window {held} of the stream in place of {work.given}"
-        raise JournalError(msg, table=stream.table, found=found, next_step=work.set_right)
+        raise registry_set_back(stream, found)
     return False
 
 

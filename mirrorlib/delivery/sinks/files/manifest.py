@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from mirrorlib.delivery.sink import Delivery, comes_after
+from mirrorlib.delivery.sink import Delivery, check_successor
 from mirrorlib.delivery.sinks.open import check_no_table
-from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
+from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.events import pick
 from mirrorlib.journal.plan_log import numbered_files
 from mirrorlib.journal.streams import Stream
@@ -148,14 +148,9 @@ class Receiver:
     def _check_successor(self, delivery: Delivery, newest: dict[str, Any]) -> None:
         """See that a stream may begin to write behind the one that did so last."""
         stream, place = delivery.stream, f"{self.store.url}/{self.folder}"
-        if newest and (newest["consumer"], newest["table"]) != (stream.consumer, stream.table):
-            msg = f"{place} is written by another consumer"
-            found = f"{newest['consumer']}, {newest['table']}"
-            raise LandingZoneError(msg, table=self.table, found=found, next_step=_ANEW)
-        if newest and not comes_after(stream, newest["ordinal"], newest["began_at"]):
-            msg = f"a stream of {stream.consumer} that began later writes to {place}"
-            raise TableBusyError(msg, table=self.table, next_step="Leave the table to it.")
-        if not newest:
+        if newest:
+            check_successor(stream, newest, place, _ANEW)
+        else:
             check_no_table(self.store, self.folder, self.table)
         if delivery.continues:
             what = "the snapshot" if stream.start_at is None else "the window"

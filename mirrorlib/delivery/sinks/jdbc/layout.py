@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
-from mirrorlib.delivery.sink import Delivery, check_continued, comes_after, tell_gap
+from mirrorlib.delivery.sink import Delivery, check_continued, check_successor, tell_gap
 from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.errors import (
     JournalError,
     SchemaError,
-    TableBusyError,
     TableNameError,
     first_few,
     printable,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 _LONGEST_TYPE = 200  # of a type in an error
 _BEGIN_ANEW = f"Let the consumer {BEGIN_ANEW}"
 _DROP = f"Drop the table there, and {BEGIN_ANEW}"
-_OF_ITS_OWN = "Let each target have a consumer, and a schema or a database, of its own."
+_OF_ITS_OWN = "Let each table have a name, a schema or a database of its own; or drop it there."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,23 +190,13 @@ def _check_owner(held: Held, stream: Stream) -> None:
     if record is None:
         msg = "the database has a table of this name that is not ours"
         _refuse(msg, stream, where, "Rename it there, or export to another schema or database.")
-    if record.source_table != stream.table:
-        msg = "the table's name in the database belongs to another table"
-        found = f"{where}, of {record.source_table}"
-        _refuse(msg, stream, found, "Rename one of the two at the source.")
-    if record.consumer != stream.consumer:
-        msg = "the table in the database belongs to another consumer"
-        step = "Export to another schema or database; or drop it there."
-        _refuse(msg, stream, f"{where}, of {record.consumer}", step)
-    if record.stream == stream.uuid:
-        return
-    if held.number:
-        msg = "another stream has been given the table in the database since"
-        _refuse(msg, stream, where, _OF_ITS_OWN)
-    if not comes_after(stream, record.stream_ordinal, record.stream_began_at):
-        msg = "a stream of the consumer that began later has been given the table in the database"
-        step = f"Run again. {_OF_ITS_OWN}"
-        raise TableBusyError(msg, table=stream.table, found=where, next_step=step)
+    last = {
+        **pick(record, "consumer", "stream"),
+        "table": record.source_table,
+        "ordinal": record.stream_ordinal,
+        "began_at": record.stream_began_at,
+    }
+    check_successor(stream, last, f"the table {where} in the database", _OF_ITS_OWN)
 
 
 def _check_follows(held: Held, delivery: Delivery) -> None:

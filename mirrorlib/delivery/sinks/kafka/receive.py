@@ -21,17 +21,17 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Read
 
-from mirrorlib.delivery.sink import Delivery, comes_after
+from mirrorlib.delivery.sink import Delivery, check_successor
 from mirrorlib.delivery.sinks.kafka.address import Address
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster, client_conf
 from mirrorlib.delivery.sinks.kafka.messages import Message, window_messages
 from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_id, window_headers
 from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
-from mirrorlib.errors import TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.journal.plan_log import read_object
 from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
@@ -41,6 +41,9 @@ _KEPT = 16  # connections between windows: a run has as many tables as it likes
 _AT_ONCE = 500  # messages
 _POLL = 0.02  # seconds
 _WAIT = 10  # milliseconds that a broker may wait for more: nobody waits for what is to come
+# A record tells a window's number, and whose it is.
+_Record: TypeAlias = Mapping[str, Any]
+_TOLD = {"window", "consumer", "table", "topic", "lineage", "turn", "ordinal", "began_at"}
 _REWIND = f"Rewind the consumer to a snapshot: {snapshot_command('NAME')}."
 
 
@@ -99,9 +102,6 @@ class KafkaSink:
         transactions = Transactions(scene, transactional_id(stream, scene.topic))
         transactions.begin()  # first: a commit that is under way has to be settled
         found = self._positions.find(stream, scene)
-        if found.overtaken:
-            msg = f"a stream of {stream.consumer} that began later writes to topic {scene.topic}"
-            raise TableBusyError(msg, table=stream.table, next_step="Leave the table to it.")
         if not self._cluster.topic(scene, make=not found.window):
             msg = "what was delivered before is not there any more"
             step = f"{_REWIND} Or, to go on with what comes, create the topic."
@@ -127,21 +127,6 @@ class Position:
     window: int  # the number of its last committed one; 0 for none
     begun: bool  # some stream of its consumer has delivered the table to the topic
     turn: int  # its place among the streams of its lineage, by when each delivered first; from 1
-    overtaken: bool  # the last one to deliver is a later stream
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Record:
-    """What a record tells: a window's number, and whose it is."""
-
-    window: int
-    consumer: str
-    table: str
-    topic: str
-    lineage: str
-    turn: int
-    ordinal: int
-    began_at: str
 
 
 def position_record(stream: Stream, plan: WindowPlan, topic: str, turn: int) -> tuple[bytes, bytes]:
@@ -166,7 +151,7 @@ class Positions:
         self._records: dict[str, _Record] = {}  # the last of each stream
 
     def find(self, stream: Stream, scene: Scene) -> Position:
-        """Find how far a stream has come."""
+        """Find how far a stream has come; raises `TableBusyError` where the last one to deliver is a later one."""
         ends = self._cluster.ends(self._cluster.positions(scene), scene)
         with self._lock:
             starts = {number: self._read_to.get(number, 0) for number in ends}
@@ -176,7 +161,7 @@ class Positions:
             for number, offset in reached.items():
                 self._read_to[number] = max(offset, self._read_to.get(number, 0))
             for uuid, record in records:
-                if record.window >= self._records.get(uuid, record).window:
+                if record["window"] >= self._records.get(uuid, record)["window"]:
                     self._records[uuid] = record
             return self._position(stream, scene.topic)
 
@@ -184,15 +169,14 @@ class Positions:
         """Say what the records tell."""
         known, whose = self._records.get(stream.uuid), (stream.consumer, stream.table, topic)
         every = self._records.values()
-        ours = [one for one in every if (one.consumer, one.table, one.topic) == whose]
-        turns = {one.turn: one for one in ours if one.lineage == stream.lineage}
-        last = turns[max(turns)] if turns else None
-        later = last is not None and not comes_after(stream, last.ordinal, last.began_at)
+        ours = [one for one in every if (one["consumer"], one["table"], one["topic"]) == whose]
+        turns = {one["turn"]: one for one in ours if one["lineage"] == stream.lineage}
+        if turns and (last := turns[max(turns)]) is not known:
+            check_successor(stream, {**last, "stream": ""}, f"topic {topic}", _REWIND)
         return Position(
-            window=known.window if known else 0,
+            window=known["window"] if known else 0,
             begun=bool(ours),
-            turn=known.turn if known else max(turns, default=0) + 1,
-            overtaken=last is not known and later,
+            turn=known["turn"] if known else max(turns, default=0) + 1,
         )
 
 
@@ -248,8 +232,8 @@ def _take(message: Read, reached: dict[int, int], scene: Scene) -> list[tuple[st
     if key is None or value is None:
         return []
     told, topic = read_object(value), scene.address.positions
-    if not told.keys() >= {*_Record.__slots__} or not isinstance(told["window"], int):
+    if not told.keys() >= _TOLD or not isinstance(told["window"], int):
         msg = f"the topic {topic} has a record that is no position"
         step = f"Give mirrorlib a topic of its own: ?positions=…, not {topic}."
         raise scene.error(msg, step, f"partition {partition}, offset {offset}")
-    return [(key.decode(), _Record(**{name: told[name] for name in _Record.__slots__}))]
+    return [(key.decode(), told)]

@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from mirrorlib.delivery.sink import Delivery, check_continued, comes_after, tell_gap
-from mirrorlib.errors import LandingZoneError, TableBusyError
+from mirrorlib.delivery.sink import Delivery, check_continued, check_successor, tell_gap
+from mirrorlib.errors import LandingZoneError
 from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.plan_log import read_object
@@ -87,12 +87,9 @@ def follows(number: int, last: Batch | None, place: FileSequence, delivery: Deli
             what = f"lacks {what} that the changes follow on: somebody emptied it"
             raise _misplaced(place, what, "Rewind the consumer to a snapshot.")
         return True
-    if last is None or (last.consumer, last.table) != (stream.consumer, stream.table):
-        found = "another publisher" if last is None else f"{last.consumer}, {last.table}"
-        raise _misplaced(place, "was filled by another publisher", ANEW, found)
-    if last.stream != stream.uuid and not comes_after(stream, last.ordinal, last.began_at):
-        msg = f"a stream of {stream.consumer} that began later writes to the landing zone"
-        raise TableBusyError(msg, table=place.table, next_step="Leave the table to it.")
+    if last is None:
+        raise _misplaced(place, "was filled by another publisher", ANEW)
+    check_successor(stream, asdict(last), f"the landing zone's folder {place.folder}", ANEW)
     if {*map(fold_name, last.keys)} != {*map(fold_name, plan.keys)}:
         found = f"{', '.join(plan.keys) or 'none'} instead of {', '.join(last.keys) or 'none'}"
         raise _misplaced(place, "was filled by other keys", ANEW, found)
