@@ -33,14 +33,6 @@ _AS_JSON = frozenset({"columns", "nested", "physical", "keys"})
 class UnfitError(Exception):
     """A value is none that the database can hold; the text is the database's code for it, never the value."""
 
-    takes = "Text has to be UTF-8 without a character NUL, and years from 1 to 9999"
-
-
-class NoTextError(UnfitError):
-    """A text is none."""
-
-    takes = "Text has to be UTF-8"
-
 
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:

@@ -73,9 +73,8 @@ class DatabaseSink:
             self._apply(delivery, shape, staged)
         except database.UnfitError as exc:
             msg = "the database cannot hold a value of the column"
-            step = f"{exc.takes}: correct the rows."
-            only_text, said = isinstance(exc, database.NoTextError), str(exc)
-            name = find_unfit(frame, shape, only_text=only_text)
+            step = "Correct the rows: text has to be UTF-8, for PostgreSQL without NUL, and years from 1 to 9999."
+            name, said = find_unfit(frame, shape), str(exc)
             raise SchemaError(msg, table=table, column=name, found=said, next_step=step) from exc
         return staged.rows or None
 

@@ -163,7 +163,7 @@ class SqliteSession:
             )
         except UnicodeDecodeError:
             msg = "text that is not UTF-8"
-            raise database.NoTextError(msg) from None  # it quotes the text
+            raise database.UnfitError(msg) from None  # it quotes the text
         return max(done.rowcount, 0)
 
     def widen(self, place: DatabaseTable, wider: Mapping[str, str]) -> None:

@@ -100,21 +100,21 @@ def _counted_lines(frame: DataFrame, shape: TableLayout) -> DataFrame:
     return each.select(_joined([op, copies, f.col("line")]))
 
 
-def find_unfit(frame: DataFrame, shape: TableLayout, *, only_text: bool) -> str | None:
-    """Find a column that holds what PostgreSQL has not, or text that is none; None when it is no known case."""
-    look = _no_text if only_text else _unfit
-    tests = {column.source: look(column) for column in shape.columns}
-    known = {name: f.max(test) for name, test in tests.items() if test is not None}
+def find_unfit(frame: DataFrame, shape: TableLayout) -> str | None:
+    """Find a column that holds text that is none, or else what PostgreSQL has not; None when it is no known case."""
+    texts = [(one.source, _no_text(one)) for one in shape.columns if one.kind == "string"]
+    others = [(one.source, test) for one in shape.columns if (test := _unfit(one)) is not None]
+    known = [*texts, *others]
     if not known:
         return None
-    row = frame.agg(*known.values()).collect()[0]
-    return next((name for name, found in zip(known, row, strict=True) if found), None)
+    row = frame.agg(*(f.max(test) for _, test in known)).collect()[0]
+    return next((name for (name, _), found in zip(known, row, strict=True) if found), None)
 
 
 def _unfit(column: DatabaseColumn) -> SparkColumn | None:
     value = f.col(quote(column.source))
-    if (no_text := _no_text(column)) is not None:
-        return f.contains(value.cast("string"), f.lit("\0")) | no_text
+    if column.kind == "string":
+        return f.contains(value.cast("string"), f.lit("\0"))
     if column.kind == JSON:
         return f.contains(f.to_json(value, JSON_OPTIONS), f.lit("\\u0000"))
     if column.kind in {"date", "timestamp", "timestamp_ntz"}:
@@ -122,9 +122,7 @@ def _unfit(column: DatabaseColumn) -> SparkColumn | None:
     return None
 
 
-def _no_text(column: DatabaseColumn) -> SparkColumn | None:
-    if column.kind != "string":
-        return None
+def _no_text(column: DatabaseColumn) -> SparkColumn:
     text = f.col(quote(column.source)).cast("string")
     if hasattr(f, "is_valid_utf8"):
         return ~f.is_valid_utf8(text)
