@@ -35,13 +35,13 @@ from little import child_environment
 from mirrorlib.delivery.consumers import drop_consumer, rewind_consumer
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.kafka import open_sink
 from mirrorlib.delivery.sinks.kafka.address import parse_address
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster
 from mirrorlib.delivery.sinks.kafka.messages import Message, rows_as_json
-from mirrorlib.delivery.sinks.kafka.receive import Positions, position_record
+from mirrorlib.delivery.sinks.kafka.receive import Positions, open_sink, position_record
 from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_id, window_headers
 from mirrorlib.delivery.sinks.kafka.trouble import Scene
+from mirrorlib.delivery.sinks.open import open_sink as open_receiver
 from mirrorlib.delivery.sinks.open import shown_url
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import (
@@ -1069,10 +1069,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(LandingZoneError, match=r"pip install '\.\[kafka\]'"):
-        open_sink("//host:1/topic", "")
-    script = (
-        "import sys; import mirrorlib.delivery.run, mirrorlib.delivery.sinks.kafka as k;"
-        "assert k.open_sink; sys.exit('confluent_kafka' in sys.modules)"
-    )
+        open_receiver("kafka://host:1/topic", None)
+    script = "import sys, mirrorlib.delivery.run; sys.exit('confluent_kafka' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], env=child_environment(), check=False)
     assert 0 == done.returncode

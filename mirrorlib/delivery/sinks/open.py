@@ -25,7 +25,7 @@ _KINDS = {  # what a URL begins with, the module that receives, and its modes: t
     "files": ("mirrorlib.delivery.sinks.files.sink", ("changes",)),
     "zone": ("mirrorlib.delivery.sinks.zone.sink", ("changes",)),
     "jdbc": ("mirrorlib.delivery.sinks.jdbc.sink", ("current",)),
-    "kafka": ("mirrorlib.delivery.sinks.kafka", ("changes",)),
+    "kafka": ("mirrorlib.delivery.sinks.kafka.receive", ("changes",)),
 }
 _PART = r"(?:`(?:[^`]|``)+`|[^.`\s]+)"
 _SCHEMA = re.compile(rf"{_PART}\.{_PART}")

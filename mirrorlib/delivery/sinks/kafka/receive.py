@@ -23,11 +23,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Message as Read
+from mirrorlib.errors import LandingZoneError
+from mirrorlib.extras import needed
+
+with needed("kafka", "confluent-kafka", LandingZoneError):
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+    from confluent_kafka import Message as Read
 
 from mirrorlib.delivery.sink import Delivery, check_successor
-from mirrorlib.delivery.sinks.kafka.address import Address
+from mirrorlib.delivery.sinks.kafka.address import Address, parse_address
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster, client_conf
 from mirrorlib.delivery.sinks.kafka.messages import Message, window_messages
 from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_id, window_headers
@@ -45,6 +49,11 @@ _WAIT = 10  # milliseconds that a broker may wait for more: nobody waits for wha
 _Record: TypeAlias = Mapping[str, Any]
 _TOLD = {"window", "consumer", "table", "topic", "lineage", "turn", "ordinal", "began_at"}
 _REWIND = f"Rewind the consumer to a snapshot: {snapshot_command('NAME')}."
+
+
+def open_sink(address: str, _mode: str) -> KafkaSink:
+    """Open a receiver; no broker is asked yet."""
+    return KafkaSink(parse_address(address))
 
 
 class KafkaSink:
