@@ -32,7 +32,6 @@ from mirrorlib.landing.types import INSTANT, widen_type
 from mirrorlib.store import Store, StoredFile, contents
 
 _GONE = "_mirror_gone"
-_BATCH = b"mirrorlib.batch"
 _ALL = b"mirrorlib.all"  # readers of the change file hold no other rows than it says
 _NAME = re.compile(r"(\d{20})-[0-9a-f]{16}\.parquet")
 _MOST_FILES = 64  # then they are folded to one
@@ -50,8 +49,7 @@ class KnownKeys:
         self._keys = list(keys)
         self._types = [data.field(key).type for key in keys]
         self._numbered = [str(number) for number in range(len(keys))]
-        self._batch = batch.id.encode()
-        self._window = hashlib.sha256(self._batch).hexdigest()[:16]
+        self._batch = batch.id
 
     def note(self, number: int, data: pa.Table, rows: pa.Table, *, replaces: bool) -> None:
         """Note the keys of the *rows* of the change file that is about to be published under a number, for a window.
@@ -63,9 +61,8 @@ class KnownKeys:
         keys = rows.select(self._keys).append_column(_GONE, gone)
         counts = count_rows(data, self._keys)
         noted = self._last(pa.concat_tables([counts, keys], promote_options="permissive"))
-        encoded = self._encode(noted, _ALL) if replaces else self._encode(noted)
         # What the window has noted there before says as much, or more where several were folded to it.
-        self._zone.put_new(self._path(number), encoded)
+        self._zone.put_new(self._path(number), _encode(noted, whole=replaces))
 
     def read(self, published: int) -> pa.Table:
         """Return the keys that readers may hold, in order; *published* is the number of the last change file."""
@@ -92,7 +89,7 @@ class KnownKeys:
         if not replaces:
             if len(self._files()) <= _MOST_FILES or (held := self._fold(published)) is None:
                 return
-            self._zone.put(self._path(published), self._encode(held, _ALL))
+            self._zone.put(self._path(published), _encode(held, whole=True))
         for number, file in self._files():
             if number < published:
                 self._zone.delete(file.path)
@@ -110,14 +107,12 @@ class KnownKeys:
         files = [(number, file) for number, file in self._files() if number <= published]
         numbers = [number for number, _ in files]
         for number, file in files:
-            with self._zone.open_file(file.path) as source:
-                keys = open_parquet(source).read()
             if numbers.count(number) > 1:
                 claim = Claim.read(self._zone, self._place.claim(number))
-                batch = claim.batch_id.encode() if claim and claim.batch_id else None
-                if (keys.schema.metadata or {}).get(_BATCH) != batch:
+                if claim is None or file.name != _name(number, claim.batch_id or ""):
                     continue  # whose runner was overtaken
-            yield self._as_now(keys)
+            with self._zone.open_file(file.path) as source:
+                yield self._as_now(open_parquet(source).read())
 
     def _as_now(self, noted: pa.Table) -> pa.Table:
         """Give a note's keys the names and types that they have now: they may be spelled otherwise, or be widened."""
@@ -155,13 +150,18 @@ class KnownKeys:
         return grouped.rename_columns([*self._keys, _GONE, COUNT])
 
     def _path(self, number: int) -> str:
-        return f"{self._folder}/{number:020d}-{self._window}.parquet"
+        return f"{self._folder}/{_name(number, self._batch)}"
 
-    def _encode(self, keys: pa.Table, *marks: bytes) -> bytes:
-        sink = io.BytesIO()
-        told = {_BATCH: self._batch} | dict.fromkeys(marks, b"")
-        pq.write_table(keys.replace_schema_metadata(told), sink, compression="zstd")
-        return sink.getvalue()
+
+def _name(number: int, batch_id: str) -> str:
+    return f"{number:020d}-{hashlib.sha256(batch_id.encode()).hexdigest()[:16]}.parquet"
+
+
+def _encode(keys: pa.Table, *, whole: bool) -> bytes:
+    sink = io.BytesIO()
+    told = keys.replace_schema_metadata({_ALL: b""} if whole else {})
+    pq.write_table(told, sink, compression="zstd")
+    return sink.getvalue()
 
 
 def _is_widened(was: pa.DataType, kind: pa.DataType) -> bool:
