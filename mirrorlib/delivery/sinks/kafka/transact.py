@@ -54,19 +54,6 @@ def transactional_id(stream: Stream, topic: str) -> str:
     return ".".join(("mirrorlib", *names, hashlib.sha256(route).hexdigest()[:16]))
 
 
-class _Heard:
-    """What comes back of brokers and messages; knows no producer, so that one that is let go of ends at once."""
-
-    def __init__(self) -> None:
-        self.trouble: deque[KafkaError] = deque(maxlen=1)  # of brokers that cannot be talked to
-        self.refused: KafkaError | None = None  # of a message, the first
-
-    def refusal_of(self, error: KafkaError | None, _message: Sent) -> None:
-        """Hear why a message was not taken."""
-        if error is not None and self.refused is None and error.code() not in _DROPPED:
-            self.refused = error
-
-
 class Transactions:
     """The one that sends for a stream; for one thread at a time."""
 
@@ -74,22 +61,29 @@ class Transactions:
         """Prepare; `name` is the transactional id."""
         self._scene = scene
         self._timeout, self._longest = scene.address.timeout, scene.address.longest
-        self._heard = _Heard()
+        self._trouble: deque[KafkaError] = deque(maxlen=1)  # of brokers that cannot be talked to
+        self._refused: list[KafkaError] = []  # of messages, the first
         self._sent = 0
         self._began = 0.0
         self._committing = False
+        refused = self._refused  # who hears knows no producer, so that one that is let go of ends
+
+        def hear(error: KafkaError | None, _: Sent) -> None:
+            if error is not None and not refused and error.code() not in _DROPPED:
+                refused.append(error)
+
         largest = int(scene.address.producer.get(MESSAGE_BYTES, 0)) >> 10
         with translated(scene, "connect"):
             self._producer = Producer(
                 {
-                    **client_conf(scene.address, self._heard.trouble.append),
+                    **client_conf(scene.address, self._trouble.append),
                     **scene.address.producer,
                     "transactional.id": name,
                     "partitioner": "murmur2_random",  # where Java's producers put the same key
                     # Or it waits for ever.
                     "queue.buffering.max.kbytes": max(_QUEUE_KB, 2 * largest),
                     "delivery.report.only.error": True,
-                    "on_delivery": self._heard.refusal_of,
+                    "on_delivery": hear,
                 }
             )
 
@@ -153,8 +147,8 @@ class Transactions:
         self._look()
 
     def _look(self) -> None:
-        if self._heard.refused is not None:
-            raise KafkaException(self._heard.refused)
+        if self._refused:
+            raise KafkaException(self._refused[0])
         if self._began and time.monotonic() - self._began > self._longest:
             raise self._too_slow()
 
@@ -187,7 +181,7 @@ class Transactions:
     def _explained(self, error: KafkaError) -> MirrorError:
         """Say why, by the first cause that is known: librdkafka fails what comes after it in ways of its own."""
         trouble = self._latest()
-        known = [error, self._heard.refused, trouble]
+        known = [error, *self._refused, trouble]
         causes = [found for found in known if found is not None and found.code() not in _DROPPED]
         plain = FENCED | {KafkaError.MSG_SIZE_TOO_LARGE}
         cause = next((found for found in causes if found.code() in plain), (causes or [error])[0])
@@ -209,5 +203,5 @@ class Transactions:
         try:
             self._producer.poll(0)
         except KafkaException as exc:
-            self._heard.trouble.append(error_of(exc))
-        return self._heard.trouble[-1] if self._heard.trouble else None
+            self._trouble.append(error_of(exc))
+        return self._trouble[-1] if self._trouble else None
