@@ -7,11 +7,11 @@ merely asking, whatever the broker makes by itself.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import (
@@ -39,8 +39,6 @@ class Cluster:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._lock = threading.Lock()
-        self._client: AdminClient | None = None
         self._heard: deque[KafkaError] = deque(maxlen=1)
 
     def topic(self, scene: Scene, *, make: bool = True) -> int:
@@ -62,7 +60,7 @@ class Cluster:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(name, number): latest for number in range(partitions)}
         with self._asked(f"find the end of {name}", scene):
-            answers = self._admin().list_offsets(
+            answers = self._admin.list_offsets(
                 asked,
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=self.address.timeout,
@@ -73,22 +71,20 @@ class Cluster:
         """Tell what goes wrong, with what was heard last of brokers that cannot be talked to."""
 
         def latest() -> KafkaError | None:
-            if self._client is not None:
-                self._client.poll(0)
+            if "_admin" in vars(self):  # else it could not be made
+                self._admin.poll(0)
             return self._heard[-1] if self._heard else None
 
         return translated(scene, verb, latest)
 
+    @cached_property
     def _admin(self) -> AdminClient:
-        with self._lock:
-            if self._client is None:
-                self._client = AdminClient(client_conf(self.address, self._heard.append))
-            return self._client
+        return AdminClient(client_conf(self.address, self._heard.append))
 
     def _count(self, name: str) -> int | None:
         """Count a topic's partitions; 0 when it is not ready, None when there is no such topic."""
         asked = TopicCollection([name])
-        answers = self._admin().describe_topics(asked, request_timeout=self.address.timeout)
+        answers = self._admin.describe_topics(asked, request_timeout=self.address.timeout)
         try:
             partitions = answers[name].result().partitions
         except KafkaException as exc:
@@ -116,7 +112,7 @@ class Cluster:
 
     def _make(self, topic: NewTopic) -> None:
         timeout = self.address.timeout
-        made = self._admin().create_topics([topic], request_timeout=timeout)[topic.topic]
+        made = self._admin.create_topics([topic], request_timeout=timeout)[topic.topic]
         try:
             made.result()
         except KafkaException as exc:
@@ -127,7 +123,7 @@ class Cluster:
         """Refuse a topic that forgets; one that may not be looked at is taken on trust."""
         asked = ConfigResource(ConfigResource.Type.TOPIC, name)
         timeout = self.address.timeout
-        (answer,) = self._admin().describe_configs([asked], request_timeout=timeout).values()
+        (answer,) = self._admin.describe_configs([asked], request_timeout=timeout).values()
         try:
             policy = answer.result()[_POLICY].value
         except KafkaException as exc:
