@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from mirrorlib.keys.view import current_view
     from mirrorlib.landing.check.report import CheckReport, Finding
     from mirrorlib.landing.check.zone import check_zone as check
-    from mirrorlib.landing.publish.published import Published
-    from mirrorlib.landing.publish.table import LandingTable
+    from mirrorlib.landing.publish.table import LandingTable, Published
     from mirrorlib.landing.publish.writer import LandingZoneWriter
     from mirrorlib.operate.book import write_ledger
     from mirrorlib.operate.ledger import LedgerReport

@@ -19,7 +19,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -28,12 +29,33 @@ from mirrorlib.errors import ChangeFileError, FileChangedError, TableBusyError
 from mirrorlib.events import pick
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import Call, Claim, Content, FileSequence, largest_number
-from mirrorlib.landing.publish.published import PublishedFile
 from mirrorlib.names import sequence_name
 from mirrorlib.store import Store, contents
 
 LOG = logging.getLogger(__name__)
 _ABANDONED = timedelta(days=7)  # content without a claim for so long has no writer any more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFile:
+    """One change file that is visible.
+
+    Attributes:
+        file: relative to the table folder.
+        number: its sequence number.
+        markers: rows by the marker's name; rows without a marker count as what they mean.
+        size: bytes.
+        repeated: it had been published before, or begun, and was not published twice. (Begun by a call
+            that failed, or by another writer's with equal rows, which has published anew instead.)
+
+    """
+
+    file: str
+    number: int
+    rows: int
+    markers: Mapping[str, int]
+    size: int
+    repeated: bool
 
 
 def publish_next(
@@ -57,7 +79,7 @@ def publish_next(
             raise TableBusyError(msg, table=place.table, found=last, next_step=step)
         if claim is None:
             claim = _staged(zone, place, call, content)
-        claim = _numbered(claim, number + 1)
+        claim = replace(claim, number=number + 1)
         if claim.write(zone, place.claim(number + 1)):
             return _landed(place, _fulfil(zone, place, claim, content.data))
         number = _fulfil_newest(zone, place, number)
@@ -108,7 +130,7 @@ def _fulfil(zone: Store, place: FileSequence, claim: Claim, data: bytes | None =
     Several may do this for one claim at once: each step is done once, by whoever comes first.
     """
     while True:
-        zone.put_new(place.record(claim.key, claim.ordinal), claim.to_json())
+        zone.put_new(place.record(claim.key, claim.number), claim.to_json())
         path = f"{place.files}/{claim.file}"
         if zone.move_new(claim.staged, path, data):
             break
@@ -141,31 +163,20 @@ def _moved_on(zone: Store, place: FileSequence, claim: Claim) -> Claim:
     """Claim the next number: a program that knows no claims has put a file under ours."""
     LOG.warning("%s: %s is another program's; going on above it", place.table, claim.file)
     number = claim.number + 1
-    while not _numbered(claim, number).write(zone, place.claim(number)):
+    while not (claim := replace(claim, number=number)).write(zone, place.claim(number)):
         number += 1
-    return _numbered(claim, number)
-
-
-def _numbered(claim: Claim, number: int) -> Claim:
-    extension = claim.staged.rpartition(".")[2]
-    return replace(claim, number=number, ordinal=number, file=sequence_name(number, extension))
+    return claim
 
 
 def _staged(zone: Store, place: FileSequence, call: Call, content: Content) -> Claim:
     """Stage content, under a claim without a number that nobody has made yet."""
-    attempt = secrets.token_hex(16)
     claim = Claim(
         number=0,
-        ordinal=1,
-        file="",
         **pick(call, "key", "batch_id", "fingerprint"),
-        attempt=attempt,
-        staged=place.state("staged", f"{attempt}.{content.extension}"),
+        staged=place.state("staged", f"{secrets.token_hex(16)}.{content.extension}"),
         sha256=hashlib.sha256(content.data).hexdigest(),
         size=len(content.data),
-        rows=sum(content.markers.values()),
         markers=content.markers,
-        written_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )
     zone.put(claim.staged, content.data)
     return claim

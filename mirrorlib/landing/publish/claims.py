@@ -4,7 +4,7 @@ In: a store. Out: `Claim` values in a table folder's `_mirrorlib/`, which reader
 
     staged/[<partition>/]<attempt>.parquet         the content, whole, before it has a number
     claims/[<partition>/]<number>.json             whose number it is
-    batches/[<partition>/]<key>/<ordinal>.json     which number a batch has, found by what its caller knows of it
+    batches/[<partition>/]<key>/<number>.json      which number a batch has, found by what its caller knows of it
     refused/[<partition>/]<number>.json            whose file was not what was sent, until the batch is published again
     calls/<content>/<count>.done              which call without a batch id has returned with this content
 
@@ -24,7 +24,8 @@ import contextlib
 import hashlib
 import secrets
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from mirrorlib.errors import StoreError
 from mirrorlib.landing.metadata.declared import TableMetadata
@@ -33,7 +34,6 @@ from mirrorlib.landing.publish.known import STATE
 from mirrorlib.names import extension_of, sequence_name, sequence_number
 from mirrorlib.store import Store, contents
 from mirrorlib.store.records import read_record, record_bytes
-from mirrorlib.version import VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ class FileSequence:
         """Return the folder of claims, of staged content or of batches, or what is in it."""
         return _joined(self.folder, STATE, kind, self.partition, *steps)
 
-    def record(self, key: str, ordinal: int) -> str:
+    def record(self, key: str, number: int) -> str:
         """Return the path of a batch's record."""
-        return self.state("batches", key, sequence_name(ordinal, "json"))
+        return self.state("batches", key, sequence_name(number, "json"))
 
     def claim(self, number: int) -> str:
         """Return the path of a number's claim."""
@@ -140,19 +140,23 @@ class Claim:
     """A number, and the one batch that it belongs to."""
 
     number: int  # the sequence number; 0 before it is given one
-    ordinal: int  # tells the records of one key apart: the number
-    file: str  # the change file's name
     key: str  # see `Call`, also for *batch_id* and *fingerprint*
     batch_id: str | None
     fingerprint: str
-    attempt: str  # random; one for each staged content
-    staged: str  # the path of the staged content, relative to the zone
+    staged: str  # the path of the staged content, relative to the zone; no other claim has it
     sha256: str  # of the content
     size: int  # bytes
-    rows: int
     markers: Mapping[str, int]  # how many rows of each kind there are, by the marker's name
-    written_at: str  # ISO 8601, UTC
-    library: str = f"mirrorlib {VERSION}"
+
+    @property
+    def file(self) -> str:
+        """Return the change file's name."""
+        return sequence_name(self.number, self.staged.rpartition(".")[2])
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows there are."""
+        return sum(self.markers.values())
 
     def to_json(self) -> bytes:
         """Write it down."""
@@ -161,7 +165,12 @@ class Claim:
     @classmethod
     def read(cls, zone: Store, path: str) -> Claim | None:
         """Read a claim or a batch's record; None when there is none. Raises what `read_record` does."""
-        return read_record(zone, path, lambda value: cls(**value), "the claim of a number")
+        names = [field.name for field in fields(cls)]  # earlier claims say more
+
+        def revive(value: Mapping[str, Any]) -> Claim:
+            return cls(**{name: value[name] for name in names})
+
+        return read_record(zone, path, revive, "the claim of a number")
 
     def write(self, zone: Store, path: str) -> bool:
         """Write it unless there is a claim; True when the one there is this very one.
@@ -171,7 +180,7 @@ class Claim:
         if zone.put_new(path, self.to_json()):
             return True
         there = Claim.read(zone, path)
-        return there is not None and there.attempt == self.attempt
+        return there is not None and there.staged == self.staged
 
 
 def _joined(*parts: str) -> str:

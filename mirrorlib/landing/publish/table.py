@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import (
     LandingZoneError,
@@ -18,11 +18,10 @@ from mirrorlib.errors import (
 from mirrorlib.identifiers import find_name
 from mirrorlib.landing.columns import DELETE, UPSERT, check_names
 from mirrorlib.landing.listing import list_tables
-from mirrorlib.landing.publish.allocate import publish_next
+from mirrorlib.landing.publish.allocate import PublishedFile, publish_next
 from mirrorlib.landing.publish.claims import Call, FileSequence, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
 from mirrorlib.landing.publish.draft import Draft, FolderState, make_draft, partitions, read_state
-from mirrorlib.landing.publish.published import Published
 from mirrorlib.landing.publish.rows import (
     MARKER_COLUMN,
     change_key_rows,
@@ -37,6 +36,46 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ATTEMPTS = 20  # writers that bring new columns at the same moment wait for each other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What one call published: one file, or one for each partition folder.
+
+    Attributes:
+        table: the table, "dbo/orders".
+        files: in the order of their partition folders.
+        notes: what is worth knowing, a sentence each.
+
+    """
+
+    table: str
+    files: tuple[PublishedFile, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str | None:
+        """The file, or the first of several; None when there was no row to put into a partition."""
+        return self.files[0].file if self.files else None
+
+    @property
+    def number(self) -> int | None:
+        """The sequence number of `file`."""
+        return self.files[0].number if self.files else None
+
+    @property
+    def rows(self) -> int:
+        """How many rows all the files hold."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether all of it had been published before."""
+        return bool(self.files) and all(file.repeated for file in self.files)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the facts as JSON-ready values."""
+        return {**asdict(self), "rows": self.rows}
 
 
 class LandingTable:
