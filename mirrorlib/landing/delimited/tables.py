@@ -108,7 +108,7 @@ class Reading:
         if faults:
             row, name = min(faults, key=lambda fault: fault[0])  # the first column of the first row
             value = fields.column(name)[row].as_py()
-            msg, step = self.types[name].complaint(value, self.kinds[name])
+            msg, step = self.types[name].complaint(self.kinds[name])
             (line, _), found = next(islice(self.bare_rows(piece), row, None)), shape_of(value)
             raise self.opened.file.fault(
                 msg, column=name, row=first_row + row, line=line, found=found, next_step=step
