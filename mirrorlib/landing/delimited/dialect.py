@@ -7,13 +7,15 @@ refused before a file is opened.
 
 from __future__ import annotations
 
+import codecs
+import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.columns import MARKER
-from mirrorlib.landing.delimited.encodings import codec_of
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING, DataType
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata, metadata_error
 
@@ -26,6 +28,23 @@ _SPELLED = {
     r"\'": "'",
     "\\\\": "\\",
 }
+# Encodings are called as by .NET, Windows, Azure Data Factory or Python. The format is Microsoft's: a name means what
+# .NET writes under it, and the East Asian names Windows' code pages: docs/bad-input.md, "Delimited text", has it all.
+_NAMES = {"unicode": "utf-16", "unicodefffe": "utf-16-be"}  # what Python does not know
+_PAGE = re.compile(r"^(?:windows|ibm|cp|dos|ms)?-?0*([0-9]{2,5})$")
+_SUPERSETS = {
+    "shift_jis": "cp932",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",  # the same characters, and those that came later
+    "euc_kr": "cp949",
+    "big5": "cp950",
+    "utf-8-sig": "utf-8",  # whether there is a mark is seen
+}
+_MARK_STATED = re.compile(r"\s+with(out)?\s+bom$")
+# Text to Python, but no encodings of files; "mbcs" and "oem" mean what the machine means.
+_NO_ENCODINGS = frozenset(
+    {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)  # slots would leave no room for what is kept
@@ -110,15 +129,20 @@ def _is_mark(character: str) -> bool:
 
 
 def _encoding(stated: str, table: str) -> str:
-    try:
-        return codec_of(stated)
-    except LookupError as exc:
-        msg = "the value of 'Encoding' is not known"
+    """Give Python's codec of an encoding's name; nothing is UTF-8."""
+    name, codec = _MARK_STATED.sub("", stated.strip().casefold()) or "utf-8", None
+    page = _PAGE.match(name)
+    name = f"cp{page[1]:0>3}" if page else _NAMES.get(name, name)
+    with contextlib.suppress(LookupError, ValueError):  # the latter for a NUL in the name
+        "".encode(name)  # fails for codecs that are no text encodings, such as "base64"
+        codec = codecs.lookup(name)
+    if codec is None or codec.name in _NO_ENCODINGS or codec.incrementaldecoder is None:
+        msg, found = "the value of 'Encoding' is not known", ascii(stated)[1:-1][:80]
         step = (
             "Name an encoding such as UTF-8, UTF-16, windows-1252 or shift_jis in _metadata.json."
         )
-        found = ascii(stated)[1:-1][:80]
-        raise metadata_error(msg, table, found=found, next_step=step) from exc
+        raise metadata_error(msg, table, found=found, next_step=step)
+    return _SUPERSETS.get(codec.name, codec.name)
 
 
 def _columns(defined: tuple[DefinedColumn, ...], table: str) -> tuple[DefinedColumn, ...]:
