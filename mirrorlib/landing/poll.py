@@ -8,11 +8,11 @@ is passed over. What lies *before* the newest applied file is not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirrorlib.landing.listing import FolderContent, TableFolder
-from mirrorlib.names import LARGEST_NUMBER, is_ignored, sequence_name
+from mirrorlib.names import LARGEST_NUMBER, is_ignored, sequence_name, sequence_number
 from mirrorlib.store import Store, StoredFile
 
 MOST_PROBES = 1000  # numbers that are looked at one by one; beyond that a listing is cheaper
@@ -22,25 +22,18 @@ _SPARE = 1000  # foreign names that may lie among the numbers; behind more of th
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Anchor:
-    """The newest applied file, from which the next files are counted, as it was last listed."""
-
-    number: int
-    name: str
-    etag: str
-
-    def is_in(self, files: Collection[StoredFile]) -> bool:
-        """Say whether the file is there as it was."""
-        return any((file.name, file.etag) == (self.name, self.etag) for file in files)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Onward:
-    """What is looked for in a table folder."""
+    """What is looked for in a table folder: what follows the newest applied file, if that is there as it was listed."""
 
-    anchor: Anchor
+    name: str  # that file's, below the table's folder
+    etag: str
     extensions: Sequence[str]  # what a change file's name may end in
     most: int | None = None  # how many files are enough; None is all that have come
+
+    @property
+    def number(self) -> int:
+        """Return the newest applied number."""
+        return sequence_number(self.name) or 0
 
 
 def see_next(zone: Store, folder: TableFolder, onward: Onward) -> FolderContent | None:
@@ -48,7 +41,7 @@ def see_next(zone: Store, folder: TableFolder, onward: Onward) -> FolderContent 
     files = _listed(zone, folder.path, onward) if zone.seeks else None
     if files is None:
         files = _probed(zone, folder.path, onward)
-    if files is None or not onward.anchor.is_in(files):
+    if files is None or (onward.name, onward.etag) not in {(one.name, one.etag) for one in files}:
         return None
     return FolderContent(metadata=None, files=files)
 
@@ -63,19 +56,18 @@ def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | No
 
 
 def _listed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...] | None:
-    begin = f"{onward.anchor.number:020d}"
+    begin = f"{onward.number:020d}"
     count = None if onward.most is None else onward.most + _SPARE
     return zone.files_after(place, begin, before=AFTER_NUMBERS, count=count)
 
 
 def _probed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...] | None:
     """Look at one number after the other, until one is not there; the one behind that must not be there either."""
-    anchor = onward.anchor
-    newest = zone.stat(f"{place}/{anchor.name}")
+    newest, applied = zone.stat(f"{place}/{onward.name}"), onward.number
     files = [] if newest is None else [newest]
-    last = min(anchor.number + MOST_PROBES, LARGEST_NUMBER)
-    for number in range(anchor.number + 1, last + 1):
-        if onward.most is not None and number > anchor.number + onward.most:
+    last = min(applied + MOST_PROBES, LARGEST_NUMBER)
+    for number in range(applied + 1, last + 1):
+        if onward.most is not None and number > applied + onward.most:
             return tuple(files)
         found = _of_number(zone, place, number, onward)
         if not found:
@@ -89,7 +81,7 @@ def _probed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...] |
 
 def _of_number(zone: Store, place: str, number: int, onward: Onward) -> list[StoredFile]:
     """Look at a number's file, whichever of the possible extensions it has."""
-    extension = onward.anchor.name.rpartition(".")[2]
+    extension = onward.name.rpartition(".")[2]
     endings = dict.fromkeys((extension, *onward.extensions))
     paths = (f"{place}/{sequence_name(number, ending)}" for ending in endings)
     return [file for path in paths if (file := zone.stat(path)) is not None]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import obstore.store
 import pytest
 
 from mirrorlib.landing.listing import FolderContent
-from mirrorlib.landing.poll import MOST_PROBES, Anchor, Onward, see_after, see_next
+from mirrorlib.landing.poll import MOST_PROBES, Onward, see_after, see_next
 from mirrorlib.names import sequence_name
 from mirrorlib.store import LocalStore, ObjectStore, Store
 from polls import FOLDER, counting
@@ -42,18 +43,17 @@ def publish(store: Store, *numbers: int, extension: str = "parquet") -> None:
         store.put(f"orders/{sequence_name(number, extension)}", b"x")
 
 
-def anchor(store: Store, number: int, extension: str = "parquet") -> Anchor:
-    """Remember a file as it is now."""
+def anchor(store: Store, number: int, extension: str = "parquet") -> Onward:
+    """Remember a file as it is now, to look for what follows it."""
     name = sequence_name(number, extension)
     found = store.stat(f"orders/{name}")
     assert found is not None
-    return Anchor(number=number, name=name, etag=found.etag)
+    return Onward(name=name, etag=found.etag, extensions=("parquet",))
 
 
-def look(store: Store, newest: Anchor, *, most: int | None = None) -> list[str] | None:
+def look(store: Store, newest: Onward, *, most: int | None = None) -> list[str] | None:
     """Look for Parquet files; give names, ascending."""
-    onward = Onward(anchor=newest, extensions=("parquet",), most=most)
-    return names(see_next(store, FOLDER, onward))
+    return names(see_next(store, FOLDER, replace(newest, most=most)))
 
 
 def names(seen: FolderContent | None) -> list[str] | None:
@@ -161,7 +161,7 @@ def test_text_is_looked_for_by_every_extension(store: Store) -> None:
     publish(store, 1, extension="CSV")
     publish(store, 2, extension="CSV")
     publish(store, 3, extension="tsv")
-    onward = Onward(anchor=anchor(store, 1, extension="CSV"), extensions=("csv", "tsv"))
+    onward = replace(anchor(store, 1, extension="CSV"), extensions=("csv", "tsv"))
 
     found = names(see_next(store, FOLDER, onward))
 

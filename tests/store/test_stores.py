@@ -27,10 +27,10 @@ from moto.server import ThreadedMotoServer
 import mirrorlib
 from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.journal.disk import Journal, open_state
-from mirrorlib.landing.poll import Anchor, Onward, see_next
+from mirrorlib.landing.poll import Onward, see_next
 from mirrorlib.names import parse_name, sequence_name
 from mirrorlib.platform.session import connectors_for
-from mirrorlib.store import ObjectStore, Store, copy_file, open_store
+from mirrorlib.store import ObjectStore, Store, StoredFile, copy_file, open_store
 from oracle import ChangeFile, assert_same_rows, multiset, replay, replay_feed, state_at
 from polls import FOLDER, counting
 from promises import check_promises
@@ -191,17 +191,17 @@ def test_a_folder_of_many_pages_is_listed_whole_and_looked_at_in_little(place: s
     assert names == [file.name for file in listed.files]
     assert tuple(names[:2]) == store.first_names("orders", 2)
     assert place.startswith("s3:") == store.seeks
-    newest = Anchor(number=1_100, name=names[-1], etag=listed.files[-1].etag)
+    newest = listed.files[-1]
     counted, calls = counting(store)
     assert names[-1:] == follow(counted, newest)
     assert ({"files_after": 1} if store.seeks else {"stat": 3}) == calls.asked()
-    page = Anchor(number=90, name=names[89], etag=listed.files[89].etag)
-    assert names[89:] == (follow(store, page) or names[89:])
+    assert names[89:] == (follow(store, listed.files[89]) or names[89:])
 
 
-def follow(store: Store, newest: Anchor) -> list[str] | None:
+def follow(store: Store, newest: StoredFile) -> list[str] | None:
     """Look for what follows a file."""
-    seen = see_next(store, FOLDER, Onward(anchor=newest, extensions=("parquet",)))
+    onward = Onward(name=newest.name, etag=newest.etag, extensions=("parquet",))
+    seen = see_next(store, FOLDER, onward)
     return None if seen is None else [file.name for file in seen.files]
 
 
@@ -214,7 +214,7 @@ def test_a_store_that_gives_what_lies_before_is_not_believed(container: str) -> 
     assert newest is not None
     store.seeks = True
 
-    found = follow(store, Anchor(number=3, name=sequence_name(3), etag=newest.etag))
+    found = follow(store, newest)
 
     assert [sequence_name(3), sequence_name(4)] == found
     assert not store.seeks

@@ -26,8 +26,8 @@ from mirrorlib.landing.metadata.declared import (
     as_published,
 )
 from mirrorlib.landing.metadata.reading import parse_metadata
-from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
-from mirrorlib.names import WHOLE_FOLDER, sequence_number
+from mirrorlib.landing.poll import Onward, see_after, see_next
+from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import Store
 
 PAGE = 1000  # names in one page of a listing: a folder of no more costs one request to list in full
@@ -101,9 +101,9 @@ class IncrementalListing:
                 seen = see_after(zone, folder, self._after) if self._after else None
         # What identified a file in another zone says nothing here.
         elif not entry.plan.policies.by_time and entry.plan.zone == zone.url:
-            number = sequence_number(newest.name) or 0
             onward = Onward(
-                anchor=Anchor(number=number, name=newest.name, etag=newest.etag),
+                name=newest.name,
+                etag=newest.etag,
                 extensions=tuple(
                     one for one in metadata.extensions if one.isascii() and one.isalnum()
                 ),
