@@ -27,7 +27,7 @@ from mirrorlib.landing.columns import (
     judge_markers,
     show_marker,
 )
-from mirrorlib.landing.delimited.tables import lines_of
+from mirrorlib.landing.delimited.tables import line_of
 from mirrorlib.landing.delimited.text import TextFile
 
 Span: TypeAlias = tuple[int, int]
@@ -118,8 +118,8 @@ def with_line(opened: OpenedFile, exc: _Error) -> _Error:
     with source.zone.open_file(file.path) as handle:
         dialect = text_dialect(source)
         text = TextFile(handle, file, dialect, source.table)
-        lines = lines_of(text, opened.schema.own, {exc.row})
-    return exc.but(line=lines.get(exc.row))
+        line = line_of(text, opened.schema.own, exc.row)
+    return exc.but(line=line)
 
 
 def _error(

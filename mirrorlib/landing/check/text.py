@@ -21,7 +21,7 @@ from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, sm
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE, iter_pieces, open_rows
-from mirrorlib.landing.delimited.tables import Reading, header_schema, lines_of, start_reading
+from mirrorlib.landing.delimited.tables import Reading, header_schema, start_reading
 from mirrorlib.landing.delimited.text import DAMAGED, UNDECODABLE, TextFile
 from mirrorlib.landing.given import add_given
 from mirrorlib.names import partition_values
@@ -140,12 +140,9 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
     for key in policy.missing_keys(names) if review.rows else ():
         review.tell("key-missing", "no such column", column=key)
     review.tell_rows(schema.marker)
-    firsts = {missing.first for missing in nulls.values() if missing.first is not None}
-    sound = firsts and not survey.ragged and not survey.misfit
-    lines = lines_of(text, schema, firsts) if sound else {}
     for name, missing in nulls.items():
-        if (row := missing.first) is not None:
-            review.tell("text-null", missing.summary, column=name, row=row, line=lines.get(row))
+        if missing.count:
+            review.tell("text-null", missing.summary, column=name, row=missing.first)
     if stopped is not None:
         raise stopped
 
@@ -195,8 +192,8 @@ def _sound(reading: Reading, piece: Piece, first_row: int, survey: _Survey) -> p
         return reading.parse(piece, first_row)
     except ChangeFileError:
         width, kept, before = len(reading.opened.names), [], len(survey.ragged)
-        for row, (line, text, count) in enumerate(reading.rows(piece), first_row):
-            if count == width:
+        for row, (line, text) in enumerate(reading.rows(piece), first_row):
+            if len(reading.opened.grammar.fields(text)) == width:
                 kept.append(text)
                 continue
             survey.ragged.append(row)

@@ -10,7 +10,7 @@ value. Nothing here asks whether the file is still the one that was listed: that
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,13 +41,8 @@ class Reading:
     types: dict[str, DataType]
     kinds: dict[str, pa.DataType]
 
-    def rows(self, piece: Piece) -> Iterator[tuple[int, bytes, int]]:
-        """Give the line, the text and the number of fields of each row of a piece, as pyarrow counts rows."""
-        fields = self.opened.grammar.fields
-        return ((line, text, len(fields(text))) for line, text in self.bare_rows(piece))
-
-    def bare_rows(self, piece: Piece) -> Iterator[tuple[int, bytes]]:
-        """Give the line and the text of each row: to count fields takes several times as long."""
+    def rows(self, piece: Piece) -> Iterator[tuple[int, bytes]]:
+        """Give the line and the text of each row of a piece, as pyarrow counts rows."""
         return self.opened.grammar.rows_of(piece, width=len(self.opened.names))
 
     def parse(self, piece: Piece, first_row: int) -> pa.Table:
@@ -84,8 +79,8 @@ class Reading:
         """Find what pyarrow could not parse; its own message shows data."""
         opened, expected = self.opened, len(self.opened.names)
         check_utf8(piece, opened.grammar, opened.file)
-        for row, (line, _, count) in enumerate(self.rows(piece), first_row):
-            if count != expected:
+        for row, (line, text) in enumerate(self.rows(piece), first_row):
+            if (count := len(opened.grammar.fields(text))) != expected:
                 what = "fewer" if count < expected else "more"
                 msg = f"the row has {what} fields than the header"
                 found = f"{count} in place of {expected}"
@@ -109,7 +104,7 @@ class Reading:
             row, name = min(faults, key=lambda fault: fault[0])  # the first column of the first row
             value = fields.column(name)[row].as_py()
             msg, step = self.types[name].complaint(self.kinds[name])
-            (line, _), found = next(islice(self.bare_rows(piece), row, None)), shape_of(value)
+            (line, _), found = next(islice(self.rows(piece), row, None)), shape_of(value)
             raise self.opened.file.fault(
                 msg, column=name, row=first_row + row, line=line, found=found, next_step=step
             )
@@ -179,12 +174,11 @@ def _one_ahead(typed: Callable[[Piece], pa.Table], pieces: Iterator[Piece]) -> I
             under_way = coming
 
 
-def lines_of(text: TextFile, schema: FileSchema, wanted: Collection[int]) -> dict[int, int]:
-    """Return the lines on which some rows begin, by reading the file again up to the last of them, once."""
+def line_of(text: TextFile, schema: FileSchema, row: int) -> int | None:
+    """Return the line on which a row begins, by reading the file again up to it; None where there is no such row."""
     reading = start_reading(text, schema)
-    rows = (row for piece in iter_pieces(reading.opened) for row in reading.bare_rows(piece))
-    read = enumerate(islice(rows, max(wanted) + 1))
-    return {row: line for row, (line, _) in read if row in wanted}
+    rows = (found for piece in iter_pieces(reading.opened) for found in reading.rows(piece))
+    return next((line for line, _ in islice(rows, row, None)), None)
 
 
 def start_reading(text: TextFile, schema: FileSchema) -> Reading:
