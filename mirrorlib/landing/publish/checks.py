@@ -261,17 +261,14 @@ def _nullable(
         raise given.refused(msg, field.name, "Correct the data.", row=_first_null(values))
     if not given.known.columns or given.force:
         return bool(field.nullable)
-    msg, step = "", f"Declare it nullable, {OR_ANEW}"
-    if known is None and not field.nullable:
-        msg = "a new column is NOT NULL, which a Fabric table refuses"
-    elif known is not None and known.nullable and not field.nullable:
-        msg = "the column was published as nullable before and is NOT NULL now, which stops a Fabric table"
-    elif known is not None and not known.nullable and values.null_count:
+    before = known is None or bool(known.nullable)
+    if before and not field.nullable:
+        msg = "the column is new, or was published as nullable before, and is NOT NULL now, which stops a Fabric table"
+        raise given.refused(msg, field.name, f"Declare it nullable, {OR_ANEW}")
+    if not before and values.null_count:
         msg = "the column was published as NOT NULL before and has a NULL now, which stops a Fabric table"
-        step = f"Fill the value in, {OR_ANEW}"
-    if msg:
-        raise given.refused(msg, field.name, step)
-    return known is None or bool(known.nullable)
+        raise given.refused(msg, field.name, f"Fill the value in, {OR_ANEW}")
+    return before
 
 
 def _first_null(values: pa.ChunkedArray) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -32,7 +32,6 @@ CSV_PROPERTIES: Mapping[str, str] = {
     "NullValue": "",
     "Encoding": "UTF-8",
 }
-_FORM = ("file_format", "file_extension", "format_properties", "schema_definition", "assumed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,17 +105,16 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
     """Bring together what is wanted and what is stated already: that stays, but keys may be added where none are."""
     free, stated = wanted.force or stated is None, stated or TableMetadata()
     anew = "or delete the table folder and publish the table anew; force writes it as it is."
-    partitioned = None if wanted.partition_by is None else bool(wanted.partition_by)
-    choices = (
-        ("file_format", "file format", format_of(stated), wanted.file_format),
-        ("partitioned", "partitioning", stated.partitioned, partitioned),
-    )
-    differing = [choice for choice in choices if choice[-1] not in {None, choice[-2]}]
-    if differing and not free:
-        _, name, *values = differing[0]
-        old, new = (str(value).lower() for value in values)  # of true and false, JSON's words
-        msg = f"the table's {name} is {old} already and cannot become {new}"
-        raise MetadataError(msg, table=table, next_step=f"Leave it out, {anew}")
+    csv, by = (wanted.file_format or format_of(stated)) == "csv", wanted.partition_by
+    partitioned = stated.partitioned if by is None else bool(by)
+    for name, old, new in (
+        ("file format", format_of(stated), "csv" if csv else "parquet"),
+        ("partitioning", stated.partitioned, partitioned),
+    ):
+        if old != new and not free:
+            before, now = str(old).lower(), str(new).lower()  # of true and false, JSON's words
+            msg = f"the table's {name} is {before} already and cannot become {now}"
+            raise MetadataError(msg, table=table, next_step=f"Leave it out, {anew}")
     if stated.detection != "sequential":
         msg = "the table's files are declared to go by time, and mirrorlib publishes numbered files only"
         raise MetadataError(msg, table=table, next_step="Publish to a table of your own.")
@@ -135,10 +133,13 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
             msg = "the table's keys cannot change"
             raise SchemaError(msg, table=table, found=found, next_step=step)
         keys = wished
-    changed: dict[str, Any] = {choice[0]: choice[-1] for choice in differing}
-    if "file_format" in changed:
-        csv = wanted.file_format == "csv"
-        form = ("delimited", "csv", CSV_PROPERTIES) if csv else (None, None, {})
-        # The columns of delimited text are declared with its first file.
-        changed |= zip(_FORM, (*form, (), ()), strict=True)
-    return replace(stated, key_columns=keys, **changed)
+    if csv != (format_of(stated) == "csv"):
+        stated = replace(
+            stated,
+            file_format="delimited" if csv else None,
+            file_extension="csv" if csv else None,
+            format_properties=CSV_PROPERTIES if csv else {},
+            schema_definition=(),  # it is declared with the first file
+            assumed=(),
+        )
+    return replace(stated, key_columns=keys, partitioned=partitioned)

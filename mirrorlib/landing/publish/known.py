@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.columns import MARKER
-from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
+from mirrorlib.landing.delimited.dialect import dialect_of
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.listing import TableFolder, see_below, see_folder
 from mirrorlib.landing.metadata.declared import TableMetadata, as_published
@@ -83,13 +82,9 @@ def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
 def _adopted(zone: Store, metadata: TableMetadata, table: str) -> KnownSchema:
     """Learn what another publisher began, by what he has declared or by footers; no columns without files."""
     if metadata.file_format == "delimited" and metadata.schema_definition:
-        defined: list[pa.Field] = []
-        for stated in metadata.schema_definition:
-            if fold_name(stated.name.strip()) == MARKER:
-                continue  # it is no data
-            declared = DATA_TYPES.get(stated.data_type.casefold(), STRING)
-            kind, nullable = declared.mirror_type("keep"), stated.nullable is not False
-            defined.append(pa.field(stated.name, kind, nullable))
+        dialect = dialect_of(metadata, table=table)
+        kinds = [(one, dialect.data_type(one.name).mirror_type("keep")) for one in dialect.columns]
+        defined = (pa.field(one.name, kind, one.nullable is not False) for one, kind in kinds)
         return KnownSchema(columns=tuple(defined), markers=True)
     seen = _shown(zone, table)
     files = [file for file in seen if file.name.endswith(".parquet") and file.size]
