@@ -137,7 +137,7 @@ def open_folder(
         listing = order_by_number(seen, table, metadata.numbered)
     if incremental is not None and short is None:
         incremental.remember(data, metadata, listing, listed_at)
-    text = metadata.file_format == "delimited"
+    text = metadata.is_text
     return OpenedFolder(
         listing=listing,
         metadata=metadata,

@@ -56,7 +56,7 @@ class Policy:
     def is_text(self, file: StoredFile) -> bool:
         """Say how a file is read: by the metadata, and by its name only where there is none."""
         if self.stated:
-            return self.metadata.file_format == "delimited"
+            return self.metadata.is_text
         return extension_of(file.name) != "parquet"
 
     def missing_keys(self, names: Iterable[str]) -> tuple[str, ...]:

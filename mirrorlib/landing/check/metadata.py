@@ -49,7 +49,7 @@ def review_metadata(
         found.add(rule, ascii(name)[:60], file=METADATA_NAME, fix=step)
     if metadata.conditional_update:
         found.add("conditional-update", "it is declared", file=METADATA_NAME)
-    if metadata.file_format == "delimited":
+    if metadata.is_text:
         _review_delimited(metadata, found)
     return metadata
 
@@ -69,7 +69,7 @@ def review_dialect(metadata: TableMetadata, table: str, found: Findings) -> Dial
     """Say how a table's text is written; the usual way where nothing states it, None where nothing can be read."""
     if metadata is UNSTATED:
         return Dialect()
-    if metadata.file_format != "delimited":
+    if not metadata.is_text:
         return None
     try:
         return dialect_of(metadata, table=table)

@@ -87,10 +87,15 @@ class TableMetadata:
         return tuple(self.blank_keys.get(name, name) for name in self.key_columns)
 
     @property
+    def is_text(self) -> bool:
+        """Say whether the table's files are delimited text; without a stated format they are Parquet."""
+        return self.file_format == "delimited"
+
+    @property
     def extensions(self) -> tuple[str, ...]:
         """Return the extensions that the table's files may have, in lower case and without a dot."""
-        if self.file_format != "delimited":
-            return ("parquet",)  # what a table without FileFormat is read as
+        if not self.is_text:
+            return ("parquet",)
         return (self.file_extension.lower(),) if self.file_extension else TEXT_EXTENSIONS
 
     @property
@@ -105,7 +110,7 @@ class TableMetadata:
     @property
     def endings(self) -> tuple[str, ...]:
         """Return how names of change files end, in lower case, where they have no number to be known by."""
-        packed = PACKED if self.file_format == "delimited" else ("",)
+        packed = PACKED if self.is_text else ("",)
         return tuple(f".{extension}{end}" for extension in self.extensions for end in packed)
 
 

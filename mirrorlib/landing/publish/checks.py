@@ -18,7 +18,7 @@ from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.landing.columns import INSERT, UPSERT
 from mirrorlib.landing.delimited.values import DATA_TYPES, has_four_digits, read_values
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
-from mirrorlib.landing.publish.declare import format_of, published_type
+from mirrorlib.landing.publish.declare import published_type
 from mirrorlib.landing.publish.files import has_no_numbers
 from mirrorlib.landing.publish.known import KnownSchema
 from mirrorlib.landing.publish.rows import MARKER_COLUMN, count_markers, mark_rows, spelled_in
@@ -37,11 +37,6 @@ class Given:
     known: KnownSchema
     partition_by: tuple[str, ...] = ()
     force: bool = False
-
-    @property
-    def csv(self) -> bool:
-        """Whether the table's files are delimited text."""
-        return format_of(self.metadata) == "csv"
 
     @property
     def default(self) -> int:
@@ -89,7 +84,7 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
     _check_columns([mine[name][0] for name in mine if name not in known], lacking, given)
     partial = given.metadata.partial_updates
     kinds = count_markers(rows, given.default).keys() - {"delete"}
-    if lacking and partial == "absent" and given.csv and kinds - {"insert"}:
+    if lacking and partial == "absent" and given.metadata.is_text and kinds - {"insert"}:
         msg = "delimited text has every column, and the update cannot leave one out: it would become NULL"
         step = "Publish whole rows, or to a table of Parquet files."
         raise given.refused(msg, lacking[0].name, step)
@@ -133,7 +128,7 @@ def _check_columns(new: list[pa.Field], lacking: list[pa.Field], given: Given) -
         if not column.nullable:
             msg = "the column was published as NOT NULL before and is missing now, which stops a Fabric table"
             raise given.refused(msg, column.name, f"Add the column, {OR_ANEW}")
-    if given.csv and given.known.columns and new:
+    if given.metadata.is_text and given.known.columns and new:
         msg = "a table of delimited text takes no new columns"
         raise given.refused(msg, new[0].name, f"Leave it out, {OR_ANEW}")
 
@@ -141,7 +136,8 @@ def _check_columns(new: list[pa.Field], lacking: list[pa.Field], given: Given) -
 def _check_times(values: Mapping[str, pa.ChunkedArray], given: Given) -> None:
     """Refuse text that is no time where delimited text declares one: mirrors have both as text, and readers stop."""
     declared = DATA_TYPES["itime"]
-    for column in given.metadata.schema_definition if given.csv and not given.force else ():
+    checked = given.metadata.is_text and not given.force
+    for column in given.metadata.schema_definition if checked else ():
         texts = values.get(fold_name(column.name))
         if texts is None or column.data_type.casefold() != declared.name.casefold():
             continue
@@ -163,7 +159,8 @@ def _arranged(
     It has markers also where a file without them would not be read as meant: a table whose files had the column
     keeps it, and a row of one NULL would be an empty line.
     """
-    shown = {name: field for name, field in columns.items() if name in values or given.csv}
+    text = given.metadata.is_text
+    shown = {name: field for name, field in columns.items() if text or name in values}
     arrays = [
         values[name] if name in values else pa.nulls(rows.num_rows, field.type)
         for name, field in shown.items()
@@ -172,7 +169,7 @@ def _arranged(
     if MARKER_COLUMN in rows.column_names:
         return fitted.append_column(rows.schema.field(MARKER_COLUMN), rows[MARKER_COLUMN])
     blank = fitted.num_columns == 1 and fitted.column(0).null_count
-    if given.csv and (blank or given.known.markers):
+    if text and (blank or given.known.markers):
         return mark_rows(fitted, given.default)
     return fitted
 
@@ -185,16 +182,16 @@ def _fit_column(
     None for a column of nothing but NULL that nobody has seen yet: it waits until its type is known, for which
     delimited text, and keys, cannot wait.
     """
-    kind, word = published_type(field.type, csv=given.csv)
+    kind, word = published_type(field.type, text=given.metadata.is_text)
     if kind is None:
         msg = "this type has no place in the open mirroring format"
         step = "Publish nested values as a JSON string and numbers with at most 38 digits."
-        if given.csv:
+        if given.metadata.is_text:
             msg = "this type has no place in delimited text"
             step = "Publish Parquet, or convert the column to double or string."
         raise given.refused(msg, field.name, step, found=str(field.type))
     if known is None and pa.types.is_null(kind):
-        if given.csv or find_name(given.metadata.key_columns, field.name) is not None:
+        if given.metadata.is_text or find_name(given.metadata.key_columns, field.name) is not None:
             msg = "the column has no type: all its values are NULL"
             raise given.refused(msg, field.name, "Give it a type.")
         return None
@@ -216,7 +213,7 @@ def _as_published(
         msg = "a value is finer than a microsecond"
         step = "Round the values yourself, as it suits your data."
         raise given.refused(msg, name, step, found=str(values.type)) from exc
-    if given.csv and pa.types.is_temporal(kind):  # every reader stops at such years
+    if given.metadata.is_text and pa.types.is_temporal(kind):  # every reader stops at such years
         row = pc.index(has_four_digits(published), value=False).as_py()
         if row >= 0:
             msg = "delimited text has a place for the years 1 to 9999 alone"

@@ -44,10 +44,10 @@ class Wanted:
     force: bool = False  # whether it wins over what was published before
 
 
-def published_type(stored: pa.DataType, *, csv: bool) -> tuple[pa.DataType | None, str]:
+def published_type(stored: pa.DataType, *, text: bool) -> tuple[pa.DataType | None, str]:
     """Return the type that a column is published as, None when it has none, and its name in delimited text."""
     kind = mirror_type(stored, "keep")
-    if not csv or kind is None or pa.types.is_null(kind):
+    if not text or kind is None or pa.types.is_null(kind):
         return kind, ""
     if pa.types.is_time(stored):
         return kind, "ITime"
@@ -58,16 +58,9 @@ def published_type(stored: pa.DataType, *, csv: bool) -> tuple[pa.DataType | Non
     return kind if word else None, word
 
 
-def format_of(metadata: TableMetadata) -> PublishFormat:
-    """Say in which format a table's files are, as its metadata has it."""
-    return "csv" if metadata.file_format == "delimited" else "parquet"
-
-
 def metadata_bytes(metadata: TableMetadata) -> bytes:
     """Write `_metadata.json`; what is at its default is left out."""
     value: dict[str, object] = {"keyColumns": list(metadata.key_columns)}
-    if metadata.detection == "last_update_time":
-        value["fileDetectionStrategy"] = "LastUpdateTimeFileDetection"
     if metadata.upsert_default:
         value["isUpsertDefaultRowMarker"] = True
     if metadata.partitioned:
@@ -76,7 +69,7 @@ def metadata_bytes(metadata: TableMetadata) -> bytes:
         value["ConditionalUpdateColumn"] = metadata.conditional_update
     if metadata.partial_updates:
         value["partialUpdates"] = metadata.partial_updates
-    if metadata.file_format == "delimited":
+    if metadata.is_text:
         columns = [
             {"Name": column.name, "DataType": column.data_type, "IsNullable": column.nullable}
             for column in metadata.schema_definition
@@ -105,10 +98,11 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
     """Bring together what is wanted and what is stated already: that stays, but keys may be added where none are."""
     free, stated = wanted.force or stated is None, stated or TableMetadata()
     anew = "or delete the table folder and publish the table anew; force writes it as it is."
-    csv, by = (wanted.file_format or format_of(stated)) == "csv", wanted.partition_by
+    named, by = ("parquet", "csv"), wanted.partition_by
+    csv = wanted.file_format == "csv" if wanted.file_format else stated.is_text
     partitioned = stated.partitioned if by is None else bool(by)
     for name, old, new in (
-        ("file format", format_of(stated), "csv" if csv else "parquet"),
+        ("file format", named[stated.is_text], named[csv]),
         ("partitioning", stated.partitioned, partitioned),
     ):
         if old != new and not free:
@@ -120,9 +114,7 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
         raise MetadataError(msg, table=table, next_step="Publish to a table of your own.")
     bare = replace(stated, schema_definition=())
     ours = replace(bare, format_properties=CSV_PROPERTIES)
-    if format_of(stated) == "csv" and dialect_of(bare, table=table) != dialect_of(
-        ours, table=table
-    ):
+    if stated.is_text and dialect_of(bare, table=table) != dialect_of(ours, table=table):
         msg = "another publisher declared this table's delimited text in another way than mirrorlib writes it"
         raise MetadataError(msg, table=table, next_step="Publish to a table of your own.")
     keys, wished = stated.key_columns, wanted.keys or stated.key_columns
@@ -133,7 +125,7 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
             msg = "the table's keys cannot change"
             raise SchemaError(msg, table=table, found=found, next_step=step)
         keys = wished
-    if csv != (format_of(stated) == "csv"):
+    if csv != stated.is_text:
         stated = replace(
             stated,
             file_format="delimited" if csv else None,

@@ -19,7 +19,7 @@ from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.publish.checks import Fitted, Given, fit_rows
 from mirrorlib.landing.publish.claims import Content, FileSequence
-from mirrorlib.landing.publish.declare import Wanted, format_of, metadata_bytes, settle_metadata
+from mirrorlib.landing.publish.declare import Wanted, metadata_bytes, settle_metadata
 from mirrorlib.landing.publish.known import (
     NOTHING_KNOWN,
     KnownSchema,
@@ -54,7 +54,7 @@ class FolderState:
             names = [column.name for column in fitted.known.columns]
             keys = tuple(find_name(names, key) or key for key in metadata.key_columns)
             metadata = replace(metadata, key_columns=keys)
-        if format_of(metadata) == "csv":
+        if metadata.is_text:
             # Without a type are columns of nothing but NULL, which stay what they are.
             typed = [column for column in fitted.definition if column.data_type]
             mine = {fold_name(column.name): column for column in typed}
@@ -124,16 +124,16 @@ def make_draft(rows: pa.Table, state: FolderState, wanted: Wanted, place: FileSe
     by = partitions(wanted, state, table=table)
     given = Given(table=table, metadata=metadata, known=state.known, partition_by=by, force=force)
     fitted = fit_rows(rows, given)
-    file_format = format_of(metadata)
-    if file_format == "csv":  # in a header, blanks around a name are none of it
+    if metadata.is_text:  # in a header, blanks around a name are none of it
         names = [column.name.strip() for column in fitted.known.columns]
         check_names(names, table=table, file="the data")
-    extension = metadata.file_extension or "csv" if file_format == "csv" else "parquet"
+    extension = metadata.file_extension or "csv" if metadata.is_text else "parquet"
     # Those of another format that the table had before count, too.
     place = replace(place, extensions=(*place.extensions, *metadata.numbered))
     contents: list[tuple[FileSequence, Content]] = []
     for partition, part in split_partitions(fitted.rows, by, table=table).items():
-        data, markers = encode_rows(part, file_format), count_markers(part, given.default)
+        data = encode_rows(part, text=metadata.is_text)
+        markers = count_markers(part, given.default)
         content = Content(data=data, extension=extension, markers=markers)
         contents.append((replace(place, partition=partition), content))
     spelled, files = state.spelled(metadata, fitted, force=force), tuple(contents)

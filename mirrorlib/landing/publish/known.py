@@ -81,7 +81,7 @@ def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
 
 def _adopted(zone: Store, metadata: TableMetadata, table: str) -> KnownSchema:
     """Learn what another publisher began, by what he has declared or by footers; no columns without files."""
-    if metadata.file_format == "delimited" and metadata.schema_definition:
+    if metadata.is_text and metadata.schema_definition:
         dialect = dialect_of(metadata, table=table)
         kinds = [(one, dialect.data_type(one.name).mirror_type("keep")) for one in dialect.columns]
         defined = (pa.field(one.name, kind, one.nullable is not False) for one, kind in kinds)

@@ -26,7 +26,6 @@ from mirrorlib.landing.columns import (
     judge_markers,
     show_marker,
 )
-from mirrorlib.landing.publish.declare import PublishFormat
 from mirrorlib.landing.publish.files import read_file
 from mirrorlib.landing.types import mirror_type
 from mirrorlib.landing.values import canonical_values
@@ -192,10 +191,10 @@ def _bare(rows: pa.Table, known: Container[str]) -> pa.Table:
     return pa.Table.from_arrays(rows.columns, schema=bare)
 
 
-def encode_rows(rows: pa.Table, file_format: PublishFormat) -> bytes:
+def encode_rows(rows: pa.Table, *, text: bool) -> bytes:
     """Encode one change file; without rows it is a whole file too."""
     sink = io.BytesIO()
-    if file_format == "parquet":
+    if not text:
         # Without Arrow's own copy of the schema every reader sees the same types.
         pq.write_table(rows.combine_chunks(), sink, compression="zstd", store_schema=False)
         return sink.getvalue()

@@ -17,7 +17,6 @@ from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.publish.declare import (
     CSV_PROPERTIES,
     Wanted,
-    format_of,
     metadata_bytes,
     partner_bytes,
     published_type,
@@ -49,7 +48,6 @@ COLUMNS = st.lists(
 @given(
     keys=st.lists(NAMES, min_size=1, max_size=3, unique_by=str.casefold).map(tuple),
     csv=st.booleans(),
-    detection=st.sampled_from(["sequential", "last_update_time"]),
     upsert=st.booleans(),
     partition=st.booleans(),
     columns=COLUMNS,
@@ -58,7 +56,6 @@ COLUMNS = st.lists(
 def test_our_reader_reads_back_what_was_declared(
     keys: tuple[str, ...],
     csv: bool,
-    detection: Any,
     upsert: bool,
     partition: bool,
     columns: Any,
@@ -73,7 +70,6 @@ def test_our_reader_reads_back_what_was_declared(
     made = replace(
         made,
         upsert_default=upsert,
-        detection=detection,
         partial_updates=partial,
         schema_definition=columns if csv else (),
     )
@@ -96,7 +92,7 @@ def test_what_is_stated_stays_as_it_is() -> None:
         file_format="parquet",
         schema_definition=(DefinedColumn(name="id", data_type="Int64", nullable=None),),
     )
-    assert ("parquet", typed) == (format_of(typed), settled(typed))
+    assert typed == settled(typed)
 
 
 def test_forced_changes_keep_what_they_do_not_touch() -> None:
@@ -108,7 +104,7 @@ def test_forced_changes_keep_what_they_do_not_touch() -> None:
 
     assert replace(stated, partitioned=True) == forced
     other = settled(forced, force=True, file_format="parquet")
-    assert "parquet" == format_of(other)
+    assert not other.is_text
     assert ("n", "absent", True) == (
         other.conditional_update,
         other.partial_updates,
@@ -174,7 +170,7 @@ def test_delimited_text_names_its_types(
     stored: pa.DataType, kind: pa.DataType | None, name: str
 ) -> None:
     """Eleven words, and none for decimals."""
-    assert (kind, name) == published_type(stored, csv=True)
+    assert (kind, name) == published_type(stored, text=True)
 
 
 def test_partner_events_are_the_documented_ones() -> None:

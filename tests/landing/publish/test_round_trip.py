@@ -137,7 +137,7 @@ def test_rows_in_pieces_some_of_which_are_empty_are_written_once() -> None:
     pieces = [[], ["a"], [], [], ["b"], []]
     rows = pa.table({"v": pa.chunked_array(pieces, pa.string())})
 
-    assert ['"v"', '"a"', '"b"'] == encode_rows(rows, "csv").decode().split()
+    assert ['"v"', '"a"', '"b"'] == encode_rows(rows, text=True).decode().split()
 
 
 @given(case=marked(NO_CSV))
