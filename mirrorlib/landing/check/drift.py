@@ -14,7 +14,7 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import Policy, Review
 from mirrorlib.landing.check.parquet import misfit
 from mirrorlib.landing.check.report import Findings
-from mirrorlib.landing.types import comparable, widen_type, widens_in_place
+from mirrorlib.landing.types import comparable, widen_type
 from mirrorlib.names import WHOLE_FOLDER, find_key, partition_of
 from mirrorlib.store import Store
 
@@ -102,9 +102,7 @@ class Drift:
             what = f"mirrorlib takes the file only if {known} holds every value: see with --deep"
         elif wider == known:
             what = f"mirrorlib casts to {known}"
-        elif widens_in_place(known, wider):
-            what = f"mirrorlib widens the column to {wider} in place, where values need it"
         else:
-            what = f"mirrorlib rewrites the table with {wider}, where values need it"
+            what = f"mirrorlib widens the column to {wider}, where values need it"
         file.tell(rule, f"{types}; {what}", column=column.name, row=row)
         return known if wider is None else wider

@@ -114,11 +114,11 @@ def _review_rows(review: Review, text: TextFile, schema: FileSchema) -> None:
     """Read the rows to their end, or to where nothing can be read any more; tell what was seen until there."""
     policy, dialect = review.policy, text.dialect
     names = [column.name for column in schema.columns]
-    names += _given(review, dialect, schema)
     stated = policy.metadata.stated_keys
     keys = {key: column.name for key in stated if (column := schema.key(key))}
-    required = (column.name for column in schema.columns if dialect.required(column.name))
-    nulls = {name: Rows() for name in required if name not in keys.values()}
+    declared = {name: dialect.defined(name) for name in names if name not in keys.values()}
+    nulls = {name: Rows() for name, one in declared.items() if one and one.nullable is False}
+    names += _given(review, dialect, schema)
     survey, stopped = _Survey(), None
     review.marked = bool(schema.marker)
     try:

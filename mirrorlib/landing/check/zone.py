@@ -18,7 +18,7 @@ from mirrorlib.landing.check.facts import Policy, Review, UnreadableError
 from mirrorlib.landing.check.folder import review_folder
 from mirrorlib.landing.check.metadata import review_dialect, review_metadata
 from mirrorlib.landing.check.parquet import review_parquet
-from mirrorlib.landing.check.report import CheckedTable, CheckReport, Finding, Findings
+from mirrorlib.landing.check.report import SEVERITIES, CheckedTable, CheckReport, Finding, Findings
 from mirrorlib.landing.check.text import review_text
 from mirrorlib.landing.listing import TableFolder, list_tables, see_below, see_folder
 from mirrorlib.landing.metadata.declared import METADATA_BYTES
@@ -99,15 +99,13 @@ def _review_table(
             found.add("not-checked", f"an unexpected {type(exc).__name__}")
     findings = found.all()
     severities = [finding.severity for finding in findings]
-    written = sorted(file.modified.isoformat() for file in files)
+    written = [file.modified.isoformat() for file in files]
     checked = CheckedTable(
         table=table,
         files=len(files),
-        errors=severities.count("error"),
-        warnings=severities.count("warning"),
-        notes=severities.count("note"),
-        first=written[0] if written else None,
-        last=written[-1] if written else None,
+        **{f"{severity}s": severities.count(severity) for severity in SEVERITIES},
+        first=min(written, default=None),
+        last=max(written, default=None),
     )
     return checked, findings
 

@@ -60,11 +60,6 @@ class Dialect:
     encoding: str = "utf-8"  # a codec of Python; a byte order mark overrules it
     columns: tuple[DefinedColumn, ...] = ()  # what `SchemaDefinition` declares, the marker left out
 
-    def required(self, name: str) -> bool:
-        """Say whether a column is declared with `IsNullable` false."""
-        column = self.defined(name)
-        return column is not None and column.nullable is False
-
     def data_type(self, name: str) -> DataType:
         """Return the type that a column is read as: the declared one, else String."""
         column = self.defined(name)
