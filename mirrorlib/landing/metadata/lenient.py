@@ -3,7 +3,7 @@
 In: bytes. Out: the value and the repairs, each a short phrase with its line. What is accepted
 beyond JSON is what Microsoft's own examples and known publishers show: byte order marks, trailing
 commas, bare words, an unescaped backslash. Objects come back as pairs, so that the caller sees
-properties that are given twice.
+properties that are given twice, unless it asks for something else.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NotJsonError(ValueError):
         super().__init__(f"{self.claim}, found {found}")
 
 
-def read_lenient(data: bytes) -> tuple[Json, tuple[str, ...]]:
+def read_lenient(data: bytes, pairs: type = tuple) -> tuple[Json, tuple[str, ...]]:
     r"""Read one JSON value, and name the repairs it took; raises `NotJsonError` where none makes it JSON.
 
     A backslash alone in its quotes, `"\"`, reads as the beginning of a longer string too. So it is believed only when
@@ -62,10 +62,10 @@ def read_lenient(data: bytes) -> tuple[Json, tuple[str, ...]]:
     """
     text, repairs = _decoded(data)
     try:
-        return _read(text, _PIECES, [*repairs])
+        return _read(text, _PIECES, [*repairs], pairs)
     except NotJsonError as first:
         try:
-            return _read(text, _OR_LONE_BACKSLASH, [*repairs])
+            return _read(text, _OR_LONE_BACKSLASH, [*repairs], pairs)
         except NotJsonError:
             raise first from None
 
@@ -81,7 +81,9 @@ def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
         raise NotJsonError(reason, line, 1, f"byte 0x{bare[exc.start]:02x}") from exc
 
 
-def _read(text: str, pieces: re.Pattern[str], repairs: list[str]) -> tuple[Json, tuple[str, ...]]:
+def _read(
+    text: str, pieces: re.Pattern[str], repairs: list[str], pairs: type
+) -> tuple[Json, tuple[str, ...]]:
     """Make JSON of a text, piece by piece, each on its line, and have that read."""
     sound: list[str] = []
     depth, before = 0, ""
@@ -99,7 +101,7 @@ def _read(text: str, pieces: re.Pattern[str], repairs: list[str]) -> tuple[Json,
         before = before if kind == "blank" else found[0]
     whole = "".join(sound)
     try:
-        value: Json = json.loads(whole, object_pairs_hook=tuple, strict=False)
+        value: Json = json.loads(whole, object_pairs_hook=pairs, strict=False)
     except json.JSONDecodeError as exc:
         raise _error(whole, exc.pos, exc.msg[:1].lower() + exc.msg[1:]) from None
     return value, tuple(repairs)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirrorlib.landing.metadata.declared import METADATA_BYTES
-from mirrorlib.landing.metadata.lenient import Json, NotJsonError, read_lenient
+from mirrorlib.landing.metadata.lenient import NotJsonError, read_lenient
 from mirrorlib.store import Store
 
 PARTNER_FILE = "_partnerEvents.json"
@@ -36,7 +36,7 @@ def read_partner(zone: Store) -> Partner | None:
     """Read the file in the zone's root."""
     data = zone.read(PARTNER_FILE, most=METADATA_BYTES)
     try:
-        members = _members(read_lenient(data)[0]) if data is not None else {}
+        members = _members(read_lenient(data, dict)[0]) if data is not None else {}
     except NotJsonError:
         return None
     source = _members(members.get("sourceinfo"))
@@ -44,25 +44,17 @@ def read_partner(zone: Store) -> Partner | None:
     version = _word(source.get("sourceversion"))
     if name is None and kind is None:
         return None
-    stated = _plain(source.get("additionalinformation"))
-    information = stated if isinstance(stated, dict) else {}
+    information = source.get("additionalinformation")
+    if not isinstance(information, dict):
+        information = {}
     return Partner(name=name, source_type=kind, source_version=version, information=information)
 
 
-def _plain(value: Json) -> Any:  # noqa: ANN401  # JSON of any shape
-    """Give JSON as Python has it; of a name that is given twice the last counts."""
-    if isinstance(value, tuple):
-        return {name: _plain(item) for name, item in value}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value
+def _members(value: object) -> dict[str, Any]:
+    return {name.casefold(): it for name, it in value.items()} if isinstance(value, dict) else {}
 
 
-def _members(value: Json) -> Mapping[str, Json]:
-    return {name.casefold(): item for name, item in value} if isinstance(value, tuple) else {}
-
-
-def _word(value: Json) -> str | None:
+def _word(value: object) -> str | None:
     """Return a text, or a number as it was written: 2019, not 2019.0."""
     if isinstance(value, float):
         return f"{value:.15g}"
