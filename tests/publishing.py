@@ -32,7 +32,7 @@ Mode = Literal["before", "after", "denied", "kill before", "kill after"]
 VERBS = (
     "list_folder", "files_after", "stat", "read", "open_file", "put", "put_new", "move_new", "delete",
 )  # fmt: skip
-SYSTEM_CALLS = ("link", "unlink", "replace", "fsync", "mkdir", "scandir")
+SYSTEM_CALLS = ("link", "unlink", "replace", "fsync", "mkdir", "scandir", "listdir")
 TABLE = "dbo/orders"
 FOLDER = "dbo.schema/orders"
 
