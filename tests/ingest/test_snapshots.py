@@ -298,8 +298,8 @@ def test_files_that_are_no_snapshots_are_refused(
         "row 2, column __rowMarker__: a snapshot holds rows, and no updates or deletes"
         in told["changes"]
     )
-    assert "snapshots need numbers" in told["by_time"]
-    assert "snapshots lie in one folder" in told["parts"]
+    assert "snapshots need numbers and one folder" in told["by_time"]
+    assert "snapshots need numbers and one folder" in told["parts"]
     assert "" == told["marked"]
 
 

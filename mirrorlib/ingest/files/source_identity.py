@@ -164,13 +164,9 @@ def check_policies(work: Work, opened: OpenedFolder, entry: Entry | None) -> Non
 
 def check_snapshots(metadata: TableMetadata, table: str) -> None:
     """See that a table's files have one order, in which the newest is the whole table."""
-    if metadata.plain or metadata.detection != "sequential":
-        msg = "snapshots need numbers: one that comes to light late would take the table back"
-        step = "Publish numbered files, or apply the table without --snapshots."
-        raise MetadataError(msg, table=table, next_step=step)
-    if metadata.partitioned:
-        msg = "snapshots lie in one folder: of partition folders nobody can say which files make a whole"
-        step = "Publish each snapshot as one file without isPartitionEnabled, or apply the table without --snapshots."
+    if metadata.plain or metadata.detection != "sequential" or metadata.partitioned:
+        msg = "snapshots need numbers and one folder: of others nobody can say which is newest, or makes a whole"
+        step = "Publish each as one numbered file, or apply the table without --snapshots."
         raise MetadataError(msg, table=table, next_step=step)
 
 
