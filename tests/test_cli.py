@@ -529,6 +529,7 @@ def lines(child: subprocess.Popen[str]) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_watch_applies_what_comes_later_and_ends_after_the_commit_in_flight(
     zone: ZoneWriter, target: str

@@ -249,6 +249,7 @@ def error_of(read: Callable[[], object]) -> MirrorError | None:
     return None
 
 
+@pytest.mark.thorough("names", "packed")
 @pytest.mark.timeout(0 if MINUTES else 300)
 @pytest.mark.parametrize("kind", ZONES)
 def test_no_zone_is_a_crash(tmp_path: Path, kind: str) -> None:

@@ -186,6 +186,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.thorough("row-gzip")
 @pytest.mark.parametrize("kind, codec", [*((kind, "gzip") for kind in BOMBS), ("row", "zstd")])
 def test_a_bomb_is_refused_in_bounded_memory(zone: ZoneWriter, kind: str, codec: str) -> None:
     """By its name, in a process that may not have the memory that all of it takes."""

@@ -119,6 +119,7 @@ def test_the_wheels_tasks_leave_the_tables_that_apply_leaves(
         assert [row.asDict() for row in other.collect()] == rows(spark, table)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_one_table_goes_through_the_notebook_and_then_through_the_wheel(
     spark: SparkSession, runner: JobRunner, zone: ZoneWriter

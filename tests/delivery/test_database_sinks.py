@@ -381,6 +381,7 @@ def test_random_commits_in_random_windows_end_equal_to_the_source(
     net.check(net.export())
 
 
+@pytest.mark.thorough
 def test_a_key_that_goes_and_comes_in_one_commit_needs_no_pairs(
     spark: SparkSession,
     tmp_path: Path,
@@ -963,6 +964,7 @@ def test_a_rewound_stream_ends_where_the_table_was(receiver: Receiver, feed: Fee
     assert Counter([(9, "only")]) == receiver.rows("dbo.keyed")
 
 
+@pytest.mark.thorough("sqlite")
 @BOTH
 def test_a_table_in_the_midst_of_a_rewind_goes_on_from_there_alone(
     receiver: Receiver, feed: Feed
@@ -1051,6 +1053,7 @@ def test_rows_that_went_at_the_source_have_to_be_in_a_table_without_keys(
     assert Counter([(1, "a")]) == receiver.rows()
 
 
+@pytest.mark.thorough
 def test_a_nested_column_that_looks_otherwise_asks_for_a_snapshot(
     make: Callable[[str], Receiver], feed: Feed
 ) -> None:

@@ -132,6 +132,7 @@ def feed_rows(source: Source, after: int) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row) for row in frame.drop("_commit_timestamp").collect())
 
 
+@pytest.mark.thorough
 def test_a_window_does_not_read_the_whole_log_behind_a_rewrite_of_types(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_window_does_not_read_the_whole_log_behind_a_rewrite_of_types(
     assert [] == old
 
 
+@pytest.mark.thorough("_change_type")
 @pytest.mark.parametrize("column", ["_change_type", "_Commit_Version"])
 def test_a_snapshot_of_columns_that_a_feed_has_for_itself_is_refused(
     spark: SparkSession, tmp_path: Path, column: str
@@ -184,6 +186,7 @@ def test_a_snapshot_of_columns_that_a_feed_has_for_itself_is_refused(
     assert [[1, "delete", "insert", 3]] == source.sink.windows()[0]["rows"]
 
 
+@pytest.mark.thorough
 def test_a_net_consumer_of_a_column_that_cannot_be_compared_is_told_a_way_out(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -567,6 +570,7 @@ def test_a_runner_whose_stream_ends_as_it_begins_delivers_nothing(
     assert source.sink.windows()[-1]["kind"] == "snapshot"
 
 
+@pytest.mark.thorough("snapshot")
 @pytest.mark.parametrize("on_expired", ["fail", "snapshot"])
 def test_a_runner_that_looked_before_another_delivered_looks_again(
     source: Source, monkeypatch: pytest.MonkeyPatch, on_expired: str

@@ -775,6 +775,7 @@ def test_a_window_that_meets_another_commit_is_staged_again(
         assert source.rows() == copy.rows()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", [MODES[0], pytest.param(MODES[1], marks=pytest.mark.thorough)])
 def test_what_was_set_back_is_noticed_where_only_a_catalog_finds_the_table(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -830,6 +831,7 @@ def test_a_table_that_was_set_back_to_an_earlier_stream_is_noticed(
     assert 4 == sum(copy.rows().values()) - (mode == "changes") * 2
 
 
+@pytest.mark.thorough("scd2")
 @pytest.mark.parametrize("mode", ["current", "scd2"])
 def test_a_table_that_was_set_back_is_noticed_when_its_stream_brought_nothing_new(
     spark: SparkSession, tmp_path: Path, mode: str
@@ -1378,6 +1380,7 @@ def test_a_small_copy_of_any_shape_is_what_the_source_is(
     assert wanted == operations(copy)[1:]
 
 
+@pytest.mark.thorough
 def test_a_small_copy_is_not_written_anew_from_what_a_version_was_before_it_was_set_back(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -1455,6 +1458,7 @@ def test_what_somebody_wrote_between_a_look_and_a_merge_is_told(
     assert "somebody else has written to the table" in copy.fail()
 
 
+@pytest.mark.thorough
 def test_a_key_may_be_called_count(spark: SparkSession, tmp_path: Path) -> None:
     """As what is counted is by Spark; one that comes twice is refused all the same."""
     source = Source(spark, tmp_path, "count bigint, v string")

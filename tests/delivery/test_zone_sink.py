@@ -635,6 +635,7 @@ def test_keys_that_occur_several_times_survive_a_reset(windows: Windows) -> None
 REFUSED = r"dbo/orders: column id: some rows of a key were changed .*found in version"
 
 
+@pytest.mark.thorough
 def test_changes_of_some_rows_of_a_key_are_refused(windows: Windows) -> None:
     """Whether its rows came in one window or in several; of all its rows they are told, and those of others."""
     windows.deliver((1, INSERT, 1, "a"), (1, INSERT, 1, "b"), (1, INSERT, 2, "x"), kind="snapshot")
@@ -969,6 +970,7 @@ def test_readers_hold_the_source_whatever_step_a_run_dies_at_and_whatever_histor
     assert 3 == len(change_files(source.zone, "orders"))
 
 
+@pytest.mark.thorough
 def test_nested_columns_and_the_markers_name_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:

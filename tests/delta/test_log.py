@@ -108,6 +108,7 @@ def test_the_log_tells_both_who_looks_for_a_commit_and_who_reads_the_feed(tmp_pa
     assert ["list"] == store.asked
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_history_is_asked_for_no_more_than_what_is_looked_for(
     spark: SparkSession, tmp_path: Path

@@ -262,6 +262,7 @@ def rekeyed(spark: SparkSession, tmp_path: Path) -> str:
 REKEYED = [(2, "C"), (3, "B"), (4, "A"), (5, "E")]
 
 
+@pytest.mark.thorough
 def test_a_key_that_is_updated_leaves_no_record_behind(
     spark: SparkSession, rekeyed: str, view: str
 ) -> None:
@@ -475,7 +476,7 @@ def test_a_commit_for_another_view_is_somebody_elses(spark: SparkSession, view: 
         maintain_current_view(changes, view)
 
 
-@pytest.mark.thorough("after")
+@pytest.mark.thorough
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_write_beside_a_merge_does_not_pass_unnoticed(
     spark: SparkSession, view: str, monkeypatch: pytest.MonkeyPatch, when: str
@@ -587,6 +588,7 @@ def test_nested_columns_are_kept(spark: SparkSession, view: str) -> None:
     assert {1: (["x"], 2, None), 2: ([], 3, {"k": 4})} == found
 
 
+@pytest.mark.thorough("True")
 @pytest.mark.parametrize("meets", [True, False])
 def test_a_merge_that_another_commit_has_refused_is_tried_again(
     spark: SparkSession, view: str, monkeypatch: pytest.MonkeyPatch, meets: bool

@@ -58,7 +58,7 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-@pytest.mark.thorough("a copy*", "what*", "an aggregate*", "odd*")
+@pytest.mark.thorough("a copy*", "what*", "an aggregate*", "odd*", "*union*")
 @pytest.mark.parametrize("case", CASES)
 def test_a_column_leads_back_to_its_sources(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str

@@ -166,6 +166,7 @@ def test_every_new_table_of_a_session(spark: SparkSession, tmp_path: Path) -> No
     assert 3 == mirrorlib.read_feed(spark, str(tmp_path / "t"), after=-1).count()
 
 
+@pytest.mark.thorough
 def test_a_stream_goes_on_where_it_is_told(spark: SparkSession, tmp_path: Path) -> None:
     """From the rows that are there, from a version, and from the newest one, which leaves nothing out or in twice."""
     table = str(tmp_path / "t")
@@ -284,6 +285,7 @@ def test_values_are_coloured_by_what_they_are(spark: SparkSession, tmp_path: Pat
     }
 
 
+@pytest.mark.thorough
 def test_a_schema_may_hold_what_is_no_delta_table(spark: SparkSession) -> None:
     """Views and other formats are left out; a table whose folder is gone is named, and stops nothing."""
     spark.sql("CREATE DATABASE IF NOT EXISTS mixed")

@@ -103,7 +103,7 @@ def count_rows(frame: DataFrame) -> Counter[str]:
     return Counter(row[0] for row in frame.selectExpr("to_csv(struct(*))").collect())
 
 
-@pytest.mark.thorough("padded", "nested", "metadata")
+@pytest.mark.thorough("padded", "nested", "metadata", "mapped")
 @pytest.mark.parametrize(
     "columns, properties",
     [
@@ -148,6 +148,7 @@ def test_a_widened_column_is_left_to_delta(spark: SparkSession, tmp_path: Path) 
     assert [None, None] == files_of(spark, table.path)
 
 
+@pytest.mark.thorough
 @pytest.mark.smoke
 def test_a_place_and_columns_with_any_name_are_read(spark: SparkSession, tmp_path: Path) -> None:
     """Blanks and `%` in the path; columns called as what Spark knows of a file, in any case; what is not asked for."""
@@ -262,6 +263,7 @@ def test_the_files_of_a_clone_are_another_tables(spark: SparkSession, tmp_path: 
     assert_same(clone.read(after=0), by_delta(spark, clone.path, 0, 1))
 
 
+@pytest.mark.thorough
 def test_dates_of_the_old_calendar_are_what_spark_takes_them_for(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_blank_in_a_name_keeps_no_type_from_changing(sheet: Sheet) -> None:
     assert newest == newest_version(sheet.path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "step, when",
     [

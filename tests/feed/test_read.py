@@ -103,6 +103,7 @@ def test_moments_are_bounds_too(seen: Table) -> None:
     assert [] == told(seen.read(after=times[4], until=datetime.now(UTC)))
 
 
+@pytest.mark.thorough
 def test_bounds_beyond_the_last_commit_are_it_where_the_session_says_so(seen: Table) -> None:
     """As Delta's own setting has it: nothing after them, and up to the last commit."""
     setting = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
@@ -117,6 +118,7 @@ def test_bounds_beyond_the_last_commit_are_it_where_the_session_says_so(seen: Ta
         seen.read(after=-1, until=99)
 
 
+@pytest.mark.thorough("Asia/Tokyo")
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
 def test_a_text_is_a_moment_in_utc_whatever_the_session_says(seen: Table, zone: str) -> None:
     """And an aware datetime is what it is, in any zone."""
@@ -244,6 +246,7 @@ def test_a_table_made_anew_is_another_one(spark: SparkSession, table: Table) -> 
     ).columns
 
 
+@pytest.mark.thorough
 def test_a_table_that_replaced_another_begins_with_what_comes(table: Table) -> None:
     """CREATE OR REPLACE TABLE gives it another id; the versions before it are read as they were."""
     place = f"LOCATION '{table.path}'"
@@ -374,6 +377,7 @@ def test_a_delete_and_an_insert_of_one_key_are_an_update(
     )
 
 
+@pytest.mark.thorough
 def test_by_catalog_name(spark: SparkSession) -> None:
     """A table of the session's catalog."""
     spark.sql("DROP TABLE IF EXISTS feed_by_name")
@@ -502,7 +506,7 @@ def count_reads(patch: pytest.MonkeyPatch) -> Counter[str]:
     return reads
 
 
-@pytest.mark.thorough("rows")
+@pytest.mark.thorough
 @pytest.mark.parametrize("between", [("INSERT INTO {t} VALUES (3)",), ()], ids=["rows", "none"])
 def test_a_restore_that_brings_a_column_back_is_no_change_to_be_told(
     spark: SparkSession, tmp_path: Path, between: tuple[str, ...]

@@ -100,6 +100,7 @@ def test_old_changes_that_are_gone_are_told(old: Table) -> None:
     assert [(3, "insert", 2)] == told(old.read(after=2), "id")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("vacuuming")
 def test_reasons_are_told_together(spark: SparkSession, tmp_path: Path) -> None:
     """The log begins before the files do: the first version that is named can be read for all of them."""
@@ -165,6 +166,7 @@ def test_the_newest_rows_are_read_however_old_they_are(spark: SparkSession, old:
     assert 5 == caught.value.first_readable
 
 
+@pytest.mark.thorough
 def test_what_delta_refuses_otherwise_is_an_error_of_ours(spark: SparkSession, old: Table) -> None:
     """A table that is gone since it was found is not one whose history is."""
     table = find_feed_table(spark, old.path)

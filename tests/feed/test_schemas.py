@@ -129,6 +129,7 @@ def test_fields_widen(spark: SparkSession, tmp_path: Path) -> None:
     assert {1, 10**10} == {row["s"]["n"] for row in across.collect()}
 
 
+@pytest.mark.thorough("mapped")
 @pytest.mark.parametrize("properties", [FEED, MAPPED], ids=["unmapped", "mapped"])
 def test_rows_that_widen_a_column_by_their_own_commit_are_told(
     spark: SparkSession, tmp_path: Path, properties: str
@@ -175,6 +176,7 @@ def test_rows_that_widen_a_column_by_their_own_commit_are_told(
         assert expected == told(frame, "id", "n", "s.n")
 
 
+@pytest.mark.thorough("partitioned")
 @pytest.mark.parametrize("partitions", [(), ("v",)], ids=["wider", "partitioned"])
 def test_rows_and_schema_that_are_replaced_at_once_are_not_told(
     spark: SparkSession, tmp_path: Path, partitions: tuple[str, ...]
@@ -190,6 +192,7 @@ def test_rows_and_schema_that_are_replaced_at_once_are_not_told(
         table.read(after=0)
 
 
+@pytest.mark.thorough
 def test_old_dates_before_a_widening_are_read_as_the_session_says(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -216,6 +219,7 @@ def test_old_dates_before_a_widening_are_read_as_the_session_says(
     assert [["1500-02-28"], ["1500-02-19"]] == days
 
 
+@pytest.mark.thorough
 def test_a_widened_table_is_found_by_the_names_that_the_session_uses(
     spark: SparkSession,
 ) -> None:
@@ -236,6 +240,7 @@ def test_a_widened_table_is_found_by_the_names_that_the_session_uses(
         spark.sql("DROP DATABASE `2feeds` CASCADE")
 
 
+@pytest.mark.thorough
 def test_files_of_another_partition_are_read_as_they_were_written(
     spark: SparkSession, tmp_path: Path
 ) -> None:

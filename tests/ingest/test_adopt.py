@@ -166,6 +166,7 @@ def test_later_files_are_taken_too_and_changed_like_any_rows(fresh: Mirror) -> N
     fresh.assert_feed()
 
 
+@pytest.mark.thorough
 def test_a_column_that_a_file_lacks_is_null(fresh: Mirror) -> None:
     """As in every file of the format."""
     fresh.publish([{"id": 1, "v": "x", "w": 1}])
@@ -207,7 +208,7 @@ def constrained(mirror: Mirror) -> None:
     mirror.table.file([{"id": 70, "v": "x"}], number=3)
 
 
-@pytest.mark.thorough("narrow", "packed", "constrained")
+@pytest.mark.thorough
 @pytest.mark.parametrize("publish", [narrow, marked, packed, constrained])
 def test_what_does_not_fit_is_read(mirror: Mirror, publish: Callable[[Mirror], None]) -> None:
     """By Spark, as ever; the table holds the row all the same."""
@@ -219,6 +220,7 @@ def test_what_does_not_fit_is_read(mirror: Mirror, publish: Callable[[Mirror], N
     assert 1 == mirror.spark.read.format("delta").load(str(mirror.path)).where("id = 70").count()
 
 
+@pytest.mark.thorough
 def test_files_whose_path_looks_like_a_pattern_are_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -229,6 +231,7 @@ def test_files_whose_path_looks_like_a_pattern_are_read(
     assert ["overwrite"] == kinds(mirror.assert_current())
 
 
+@pytest.mark.thorough("*1899*", "LEGACY*")
 @pytest.mark.parametrize("day", [date(1, 1, 1), datetime(1899, 12, 31, tzinfo=UTC)], ids=str)
 @pytest.mark.parametrize("mode", ["EXCEPTION", "LEGACY"])
 def test_days_that_other_readers_take_for_others_are_written_by_spark(
@@ -251,6 +254,7 @@ def test_a_table_for_plain_readers_takes_files_too(fresh: Mirror) -> None:
     assert ["adopt"] == kinds(fresh.assert_current(readers="plain"))
 
 
+@pytest.mark.thorough("policy0")
 @pytest.mark.parametrize("policy", [{"insert_policy": "upsert"}, {"allow_foreign_writes": True}])
 def test_rows_that_may_meet_others_are_read(mirror: Mirror, policy: dict[str, Any]) -> None:
     """Where inserts are upserts, and where nobody looks who else has written."""
@@ -267,6 +271,7 @@ def test_a_name_that_needs_column_mapping_is_read(fresh: Mirror) -> None:
     assert ["overwrite"] == kinds(fresh.assert_current())
 
 
+@pytest.mark.thorough
 def test_a_table_on_a_mount_without_hard_links_is_written_by_spark(
     fresh: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,6 +373,7 @@ def test_a_journal_that_was_set_back_adds_no_file_again(mirror: Mirror) -> None:
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_new_life_on_a_table_with_rows_replaces_them(mirror: Mirror) -> None:
     """What is there has to go, which adding files does not do."""
     mirror.reset()

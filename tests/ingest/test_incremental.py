@@ -119,7 +119,7 @@ def test_a_short_folder_is_listed_in_full(
     assert ["full", "full"] == found
 
 
-@pytest.mark.thorough("incremental")
+@pytest.mark.thorough
 @pytest.mark.parametrize("listing", ["auto", "incremental"])
 def test_files_without_numbers_are_found_by_the_eighth_listing(
     spark: SparkSession,

@@ -179,6 +179,7 @@ def test_partial_updates_keep_what_they_do_not_set(
     assert expected != multiset(read_rows(spark, tmp_path / "whole" / "t"))
 
 
+@pytest.mark.thorough
 def test_a_list_that_names_no_column_of_the_table_stops_it(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

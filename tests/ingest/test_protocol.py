@@ -115,6 +115,7 @@ def test_what_spark_appends_by_itself_counts_for_the_tables_size(fresh: Mirror) 
     assert sizes == [fresh.outcome(batch)["table_bytes"] for batch in (1, 2, 3)]
 
 
+@pytest.mark.thorough
 def test_what_is_updated_again_and_again_does_not_count_as_growth(
     fresh: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +129,7 @@ def test_what_is_updated_again_and_again_does_not_count_as_growth(
     assert fresh.outcome(4)["table_bytes"] < 100_000
 
 
+@pytest.mark.thorough
 def test_what_a_killed_run_has_left_is_carried_out_by_the_tables_size(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +149,7 @@ def test_what_a_killed_run_has_left_is_carried_out_by_the_tables_size(
     assert [mirror.outcome(2)["table_bytes"]] == sizes
 
 
+@pytest.mark.thorough
 def test_what_a_killed_run_has_staged_is_removed_where_no_lock_tells_that_it_is_gone(
     mirror: Mirror,
 ) -> None:
@@ -362,6 +365,7 @@ def test_applied_files_that_were_replaced_are_told_by_one_sentence(mirror: Mirro
     assert told.endswith(f" {', '.join(map(mirror.file_name, (1, 2, 3)))} … (5 in all)")
 
 
+@pytest.mark.thorough
 def test_an_applied_file_that_is_overwritten_during_a_run_is_told(mirror: Mirror) -> None:
     """The listing behind a batch shows it, and the next plan would take it for known."""
     meant = mirror.files[1]
@@ -686,7 +690,7 @@ def test_a_void_whose_runner_died_is_looked_up(mirror: Mirror) -> None:
     mirror.assert_current()
 
 
-@pytest.mark.thorough("bytes", "killed")
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["files", "bytes", "killed"])
 def test_a_retry_in_smaller_batches_voids_a_larger_plan(mirror: Mirror, case: str) -> None:
     """One that was too large for memory would be carried out first, for ever, whatever the limits are."""
@@ -1114,6 +1118,7 @@ def test_a_foreign_write_beside_a_commit_is_noticed(
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_foreign_write_beside_a_batch_whose_runner_died_is_noticed(mirror: Mirror) -> None:
     """The batch is found to be applied, and the write before it is found as well."""
     mirror.publish()
@@ -1162,6 +1167,7 @@ def test_upkeep_by_others_is_no_foreign_write(mirror: Mirror) -> None:
     mirror.assert_feed()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(SERVERLESS, reason="it lets nobody say how many files are many")
 def test_what_delta_compacts_behind_a_batch_is_none_of_its_commits(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
@@ -1181,7 +1187,7 @@ def test_what_delta_compacts_behind_a_batch_is_none_of_its_commits(
     mirror.assert_feed()
 
 
-@pytest.mark.thorough("plan-*", "guard-*", "stage-*", "commit-after")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "step",
     [
@@ -1361,7 +1367,7 @@ def test_a_table_that_somebody_else_made_in_its_place_is_left_alone(
     mirror.assert_current()
 
 
-@pytest.mark.thorough("seen", "planned")
+@pytest.mark.thorough
 @pytest.mark.parametrize("seen", ["", "seen", "planned"], ids=["not seen", "seen", "planned"])
 def test_a_table_that_was_set_back_is_refused_whatever_upkeep_came_since(
     mirror: Mirror, seen: str
@@ -1649,6 +1655,7 @@ def test_reports_of_a_batch_are_the_same_when_it_was_looked_up(mirror: Mirror) -
     assert "merge" == report.batches[0].kind
 
 
+@pytest.mark.thorough
 def test_a_key_column_that_somebody_renamed_is_missed(mirror: Mirror) -> None:
     """Even where others may write: added anew, it would be NULL in all rows, and no change would find its own."""
     mapping = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5'"

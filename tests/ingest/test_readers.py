@@ -86,7 +86,7 @@ def test_a_plain_table_is_rewritten_for_a_type_until_it_forgets(fresh: Mirror) -
     assert {(1, 2**14), (2, 2**30), (3, 2**62)} == {tuple(row) for row in rows}
 
 
-@pytest.mark.thorough("create")
+@pytest.mark.thorough("create", "plan")
 @pytest.mark.parametrize("step", ["plan", "create"])
 def test_a_run_that_was_killed_has_said_what_the_table_is_for(fresh: Mirror, step: str) -> None:
     """The plan remembers it while there is no table."""
@@ -130,6 +130,7 @@ def test_a_table_with_vectors_is_refused_and_goes_on_unasked(mirror: Mirror) -> 
     mirror.assert_current()
 
 
+@pytest.mark.thorough("added")
 @pytest.mark.smoke
 @pytest.mark.parametrize("at_once", [True, False], ids=["new", "added"])
 def test_a_name_that_needs_column_mapping_is_told(fresh: Mirror, at_once: bool) -> None:

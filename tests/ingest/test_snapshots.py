@@ -85,6 +85,7 @@ def dumps(spark: SparkSession, zone: ZoneWriter, target: str) -> Dumps:
 ABC: list[Row] = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}, {"id": 3, "v": "c"}]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "large", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["small", "large"]
 )

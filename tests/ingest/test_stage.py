@@ -100,7 +100,7 @@ def test_text_that_memory_does_not_hold_is_read_by_one_scan(
     ],
     ids=str,
 )
-@pytest.mark.thorough("timestamp*")
+@pytest.mark.thorough
 def test_a_key_may_lie_before_the_year_1000(
     spark: SparkSession,
     zone: ZoneWriter,
@@ -129,7 +129,7 @@ def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("road")
-@pytest.mark.thorough("small")
+@pytest.mark.thorough("small", "*True")
 @pytest.mark.parametrize("stored", [True, False])
 def test_json_and_uuids_are_text_and_bytes(
     spark: SparkSession, zone: ZoneWriter, target: str, *, stored: bool
@@ -149,7 +149,7 @@ def test_json_and_uuids_are_text_and_bytes(
 
 
 @pytest.mark.usefixtures("road")
-@pytest.mark.thorough("large")
+@pytest.mark.thorough
 def test_days_that_spark_wrote_in_its_old_calendar_are_what_it_means(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -199,7 +199,7 @@ def write_in_the_old_calendar(
 
 
 @pytest.mark.usefixtures("road")
-@pytest.mark.thorough("large")
+@pytest.mark.thorough
 def test_a_decimal_key_that_comes_as_a_double_finds_its_row(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

@@ -90,7 +90,7 @@ def orders(spark: SparkSession, zone: ZoneWriter, target: str) -> TableWriter:
 
 
 @pytest.mark.usefixtures("orders")
-@pytest.mark.thorough("constraint", "file damaged")
+@pytest.mark.thorough("constraint", "file damaged", "append*")
 @pytest.mark.parametrize("case", WHAT_OWNERS_DO)
 def test_what_owners_do_to_a_table_stops_it_in_our_words(
     spark: SparkSession, zone: ZoneWriter, target: str, case: str

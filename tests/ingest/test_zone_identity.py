@@ -287,6 +287,7 @@ def test_behind_a_move_a_source_that_starts_over_is_seen(tmp_path: Path) -> None
     assert "the source may have started over" in evidence
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [
@@ -332,6 +333,7 @@ def test_a_plain_folder_that_was_moved_is_proven_once_and_known_from_then_on(
     assert [1, 2, 3, 4] == ids(spark, target)
 
 
+@pytest.mark.thorough
 def test_each_move_of_a_plain_folder_is_proven(spark: SparkSession, tmp_path: Path) -> None:
     """Also one that is told only once the folder's newest files are of the new root."""
     target, old, new = str(tmp_path / "target"), tmp_path / "old", tmp_path / "new"

@@ -642,6 +642,7 @@ def _java_class(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     spark.sql(f"ADD JAR '{jar}'")
 
 
+@pytest.mark.thorough("connect-*")
 @pytest.mark.thorough(
     "connect-own function*", "connect-literal*", "connect-propagated*", "connect-join of dropped*"
 )

@@ -368,6 +368,7 @@ def test_text_behind_a_closing_quote_is_refused(block_bytes: int) -> None:
         assert step == error.next_step
 
 
+@pytest.mark.thorough("data2*")
 @pytest.mark.parametrize(
     "data,reason,line",
     [

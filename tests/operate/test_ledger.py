@@ -181,6 +181,7 @@ def test_the_kept_ledger_goes_on_behind_a_life_that_is_damaged(
     assert [(1, 1), (2, 1)] == sorted((row["life"], row["batch"]) for row in rows)
 
 
+@pytest.mark.thorough
 def test_the_kept_ledger_goes_on_in_a_session_that_cuts_moments(
     spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:

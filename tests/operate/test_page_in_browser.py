@@ -70,6 +70,7 @@ def look(browser: Browser, tmp_path: Path, page: str | Overview, **how: str | in
     return Looked(browser, (tmp_path / "page.html").as_uri(), **how)  # type: ignore[arg-type]  # width, scheme
 
 
+@pytest.mark.thorough
 def test_a_thousand_tables_are_sorted_and_filtered(browser: Browser, tmp_path: Path) -> None:
     """By clicks and typing; what is not known comes last either way; words, state and order are in the address."""
     looked = look(browser, tmp_path, many(1000))

@@ -88,6 +88,7 @@ def test_keys_that_differ_are_found_wherever_they_lie(spark: SparkSession, kind:
     assert ([9, 7], False) == (counts, more)
 
 
+@pytest.mark.thorough("widened")
 @pytest.mark.parametrize(
     "ways",
     [("widen", "widen"), pytest.param(("rescue", "add"), marks=pytest.mark.thorough)],
@@ -119,6 +120,7 @@ def test_what_was_rescued_counts_as_such_when_it_would_fit_by_now(
     assert 1 == rows.where("_rescued_data IS NOT NULL").count()
 
 
+@pytest.mark.thorough("bigint")
 @pytest.mark.parametrize("kind", ["bigint", "string"])
 def test_what_came_to_a_key_counts_for_that_key_alone(spark: SparkSession, kind: str) -> None:
     """Whichever of its neighbours it came to: keys that are looked for together, NULL, and those beyond both ends."""
@@ -338,6 +340,7 @@ def test_a_file_that_holds_something_else_is_said_by_name(
     assert {"orders": "marked"} == states(marked)
 
 
+@pytest.mark.thorough
 def test_text_that_was_moved_away_is_read_where_it_lies(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -382,6 +385,7 @@ def test_batches_count_by_their_own_policies(
     assert ("equal", files) == (report.tables[0].state, report.tables[0].files), report
 
 
+@pytest.mark.thorough
 def test_keys_that_grow_from_row_to_row_come_once_until_one_comes_again(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -444,6 +448,7 @@ def test_another_life_counts_from_its_first_file(
     assert ("equal", 1, 1) == (after.tables[0].state, after.tables[0].files, after.tables[0].found)
 
 
+@pytest.mark.thorough
 def test_a_sample_looks_at_some_keys(spark: SparkSession, zone: ZoneWriter, target: str) -> None:
     """It says so, and is not remembered as a version that was found equal."""
     zone.table("orders", keys=["id"]).file([{"id": number} for number in range(1000)])

@@ -81,7 +81,7 @@ def test_a_window_is_what_read_feed_has_or_an_error_names_it(
     assert [vectors == "false", False] == [compare(table, *one) for one in ((-1, 6), (6, 7))]
 
 
-@pytest.mark.thorough("mapped", "partitioned", "required", "nested")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "columns, more",
     [
@@ -143,6 +143,7 @@ def test_a_query_reads_what_came_before_columns_that_it_knows(
         reader.partitions({**end, "version": 9}, end)
 
 
+@pytest.mark.thorough
 def test_sql_selects_from_feeds_and_zones(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_merge_reads_files_and_writes_a_version(
     assert f"{tmp_path}/lake/dbo/orders" == written["name"]
 
 
+@pytest.mark.thorough
 def test_columns_of_a_derived_table_lead_back_to_their_sources(
     spark: SparkSession, tmp_path: Path, told: Told
 ) -> None:
