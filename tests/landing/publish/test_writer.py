@@ -120,6 +120,20 @@ def test_claims_that_begin_above_one_count_though_all_files_are_gone(store: Stor
     assert [5] == publish(store, "e")
 
 
+def test_a_claim_of_an_earlier_version_counts(store: Store) -> None:
+    """It says more: what follows from the rest, and who wrote it."""
+    table = LandingZoneWriter(store).table("t", keys=["id"])
+    first = table.write(ORDERS, batch_id="a")
+    (path,) = (f"t/_mirrorlib/claims/{file.number:020d}.json" for file in first.files)
+    earlier = {"ordinal": 1, "attempt": "ab", "rows": 2, "library": "mirrorlib 0.1"}
+
+    store.put(path, json.dumps({**json_at(store, path), **earlier}).encode())
+
+    again = LandingZoneWriter(store).table("t").write(ORDERS, batch_id="a")
+    assert [True] == [file.repeated for file in again.files]
+    assert [2] == [file.rows for file in again.files]
+
+
 @pytest.mark.parametrize("stray", [f"{9:020d}.md5", "20261127153000123456.log", f"{'9' * 20}.tmp"])
 def test_a_name_of_twenty_digits_that_is_no_change_file_takes_no_number(
     store: Store, stray: str
