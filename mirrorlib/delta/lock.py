@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _PROCESSES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # asking takes 20 ms
+LOCKS = "locks"  # the folder of them, where a state is or would be
 _PAUSE = 0.05  # seconds between two looks at a lock that somebody holds
 _LAST_BREATH = 30.0  # seconds that a JVM gets to end once its Python has let go of the lock
 
@@ -162,5 +163,5 @@ def find_locks(spark: SparkSession, target: Target, state: Store | None) -> Path
         with contextlib.suppress(LandingZoneError):  # a catalog may know places that we do not
             tables = open_store(place)
             if isinstance(tables, LocalStore):
-                return Path(tables.url) / STATE_FOLDER / "locks"
-    return Path(state.url) / "locks" if isinstance(state, LocalStore) else None
+                return Path(tables.url) / STATE_FOLDER / LOCKS
+    return Path(state.url) / LOCKS if isinstance(state, LocalStore) else None

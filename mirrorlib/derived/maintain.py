@@ -33,11 +33,11 @@ from mirrorlib.delta.key_property import (
     stored_keys,
 )
 from mirrorlib.delta.log import TableLog
+from mirrorlib.delta.place import TablePlace, find_place
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
 from mirrorlib.delta.table import check_made, find_table, named_rows, open_log
 from mirrorlib.delta.trouble import as_mirror_error, is_sparks
-from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.owners import is_owners, keeps_columns
 from mirrorlib.feed.read import read_rows

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from mirrorlib.delivery.consumers import tell_horizon
 from mirrorlib.delta.address import FeedTable, act_on_tables, find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits
+from mirrorlib.delta.place import find_place
 from mirrorlib.delta.properties import FILE_RETENTION
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
-from mirrorlib.derived.place import find_place
 from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.feed.proof import CLOCKS, kept_for, retention_of
 from mirrorlib.identifiers import fold_name

@@ -23,9 +23,9 @@ from derived.lakes import Lake
 from mirrorlib.cli.main import main
 from mirrorlib.commit.mark import Mark, append_rows
 from mirrorlib.delta.address import find_table_at
+from mirrorlib.delta.place import TablePlace, find_place
 from mirrorlib.delta.sessions import configured
 from mirrorlib.derived import commit
-from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
 from mirrorlib.derived.sources import begun_streams
 from mirrorlib.errors import JournalError

@@ -25,6 +25,7 @@ from obstore.store import MemoryStore
 from children import child
 from mirrorlib.delta import lock
 from mirrorlib.delta.lock import find_locks, hold_table, lock_table
+from mirrorlib.delta.place import find_place
 from mirrorlib.errors import StoreError, TableBusyError
 from mirrorlib.journal.leases import process_started
 from mirrorlib.names import parse_name
@@ -329,6 +330,28 @@ def test_a_local_table_is_locked_where_it_lies_wherever_its_state_does(
                 pass
         with hold(spark, target, bucket, "dbo/customers"):
             pass
+
+
+@pytest.mark.parametrize("state", ["_mirrorlib", "dbo/_mirrorlib"])
+def test_whoever_changes_one_table_holds_the_lock_of_every_target_above(
+    spark: SparkSession, tmp_path: Path, state: str
+) -> None:
+    """A runner of the outer one knows nothing of the inner one's state, nor the other way round."""
+    locks = [
+        tmp_path / "_mirrorlib/locks/dbo~2Forders.lock",
+        tmp_path / "dbo/_mirrorlib/locks/orders.lock",
+    ]
+    for lock_file in locks:
+        lock_file.parent.mkdir(parents=True)
+    (tmp_path / state / "state.json").write_text("{}")
+
+    with find_place(spark, tmp_path / "dbo/orders").hold(spark):
+        for lock_file in locks:
+            with (
+                pytest.raises(TableBusyError),
+                hold_table(lock_file, "orders", os.getpid(), lambda: True),
+            ):
+                pass
 
 
 def test_a_table_elsewhere_is_locked_with_a_local_state_and_else_not_at_all(

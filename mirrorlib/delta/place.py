@@ -7,12 +7,12 @@ catalog's name.
 from __future__ import annotations
 
 import contextlib
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.address import address_of, split_dotted
-from mirrorlib.delta.lock import lock_table
+from mirrorlib.delta.lock import LOCKS, find_locks, lock_table
 from mirrorlib.delta.table import TableRef, refer
 from mirrorlib.errors import LandingZoneError, TableNameError
 from mirrorlib.names import TableName, parse_name
@@ -32,10 +32,24 @@ class TablePlace:
     # What its state folder, "" where nobody has said it, belongs to; the table has the name of `ref` in it.
     root: Target
 
-    def hold(self, spark: SparkSession) -> AbstractContextManager[None]:
-        """Keep other Java processes off the table where Delta does not: on a local file system."""
+    @contextlib.contextmanager
+    def hold(self, spark: SparkSession) -> Iterator[None]:
+        """Keep other Java processes off the table where Delta does not: on a local file system.
+
+        Each runner has the lock of its own target, which may be any of the folders above: all that have locks are
+        held, the outermost first.
+        """
         state = open_store(self.root.state) if self.root.state else None
-        return lock_table(spark, self.root, state, self.ref.name, lambda: False)
+        above = [(self.root.place, self.ref.name)]
+        if self.ref.path is not None:
+            above = _targets_of(open_store(self.ref.path).url.rstrip("/"))[::-1]
+        with contextlib.ExitStack() as held:
+            for folder, name in above:
+                target = replace(self.root, place=folder)
+                locks = find_locks(spark, target, state)
+                if folder == self.root.place or (locks is not None and locks.is_dir()):
+                    held.enter_context(lock_table(spark, target, state, name, lambda: False))
+            yield
 
 
 def find_place(
@@ -57,14 +71,22 @@ def find_place(
 
 def _root_of(url: str) -> tuple[str, TableName]:
     """Find the target that a table belongs to: the next folder above with a state in it, else the one it lies in."""
-    found: list[tuple[str, TableName]] = []
-    for root, name in targets_above(url):
-        with contextlib.suppress(TableNameError):
-            found.append((root, parse_name(name)))
-            there = open_store(root).list_folder(STATE_FOLDER)
-            if there is not None and (there.folders or there.files):
-                return found[-1]
+    found = _targets_of(url)
     if not found:
         msg = "a table lies in a folder, and this is none's path"
         raise LandingZoneError(msg, found=url, next_step="Give the path of a table's own folder.")
+    for root, name in found:
+        there = open_store(root).list_folder(STATE_FOLDER)
+        # Locks alone are no state, and left by whoever has changed a table.
+        if there is not None and (there.files or {*there.folders} - {LOCKS}):
+            return root, name
     return found[0]
+
+
+def _targets_of(url: str) -> list[tuple[str, TableName]]:
+    """List the folders that may be a table's target, as stores know them, and its name in each: the next one first."""
+    found = []
+    for root, name in targets_above(url):
+        with contextlib.suppress(TableNameError):
+            found.append((open_store(root).url, parse_name(name)))
+    return found
