@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mirrorlib.delta.address import act_on_tables, find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits
+from mirrorlib.delta.place import find_place
 from mirrorlib.delta.properties import FEED, FEED_DAYS, feed_properties, set_properties
 from mirrorlib.delta.sessions import set_conf
 from mirrorlib.errors import FeedError, SchemaError
@@ -120,7 +121,8 @@ def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -
     }
     if not wanted:
         return Enabled(table=name, state="already")
-    set_properties(spark, table.sql, wanted)
+    with find_place(spark, address).hold(spark):
+        set_properties(spark, table.sql, wanted)
     newest = find_feed_table(spark, address).commits.newest
     state: State = "already" if metadata.has_feed else "enabled"
     return Enabled(table=name, state=state, version=newest)

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,11 @@ def test_a_file_that_is_gone_fails_its_table_alone(
 
 
 @pytest.mark.thorough("vacuum_tables")
-@pytest.mark.parametrize("upkeep", [mirrorlib.optimize, mirrorlib.vacuum])
+@pytest.mark.parametrize(
+    "upkeep",
+    [mirrorlib.optimize, mirrorlib.vacuum, partial(mirrorlib.enable_feed, days=30)],
+    ids=["optimize", "vacuum", "enable_feed"],
+)
 def test_a_runner_at_the_table_is_waited_for(
     spark: SparkSession,
     zone: ZoneWriter,
