@@ -113,7 +113,7 @@ def rewind_consumer(
             stream = registry.newest_stream()
             if stream is None:  # dropped a moment ago
                 continue
-            kept = pick(stream, "to", "mode", "net", "on_expired")
+            kept = pick(stream, "to", "mode", "net", "on_expired", "target")
             wanted = {**kept, **begin, "first_table_id": stream.lineage}
             registry.begin(wanted, stream.ordinal + 1)
             registry.forget_rest()

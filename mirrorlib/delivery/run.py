@@ -175,7 +175,9 @@ def _open_stream(run: Run, name: str, address: str) -> StreamJob:
         begin = begin_stream(source.commits, run.start)
         count, lineage = registry.forgotten()
         wishes = pick(run, "to", "mode", "net", "on_expired")
-        stream = registry.begin({**wishes, **begin, "first_table_id": lineage}, count + 1)
+        stream = registry.begin(
+            {**wishes, **begin, "first_table_id": lineage, "target": run.target.owner}, count + 1
+        )
     goal = source.commits.newest
     return StreamJob(
         run=run, spark=run.spark, source=source, goal=goal, registry=registry, stream=stream

@@ -35,8 +35,8 @@ from mirrorlib.names import as_names
 def bring_up_to_date(job: StreamJob, told: StreamReport) -> Iterator[StreamReport]:
     """Deliver what the table holds at this moment, window by window; tell what has come of it before and after each."""
     stream, registry = job.stream, job.registry
-    _check_same(job)
     entry = registry.newest(stream)
+    _check_same(job, entry)
     yield (told := _moved(job, told, entry))
     if entry is not None and entry.done is not None and _is_current(job, entry):
         return
@@ -80,7 +80,7 @@ def _goal(job: StreamJob) -> int:
     return min(job.goal, job.source.commits.newest)
 
 
-def _check_same(job: StreamJob) -> None:
+def _check_same(job: StreamJob, entry: WindowEntry | None) -> None:
     """Refuse other wishes than the consumer is registered with: a receiver's position means that one receiver."""
     stream = job.stream
     for name in ("to", "mode", "net", "on_expired"):
@@ -90,6 +90,13 @@ def _check_same(job: StreamJob) -> None:
             step = "Ask for the same, use another name, or drop it: mirrorlib consumers TARGET --drop NAME"
             found = f"{wanted}, registered {was}"
             raise OtherWishesError(msg, table=stream.table, found=found, next_step=step)
+    owner = job.run.target.owner
+    # A target that was moved has its tables with it.
+    if stream.target in {"", owner} or job.source.commits.is_still(*last_seen(stream, entry)):
+        return
+    msg = f"the consumer {stream.consumer} is registered for a table of this name in another target"
+    step = "Use another name or another state folder, or drop it: mirrorlib consumers TARGET --drop NAME"
+    raise OtherWishesError(msg, table=stream.table, found=stream.target, next_step=step)
 
 
 def _is_current(job: StreamJob, entry: WindowEntry) -> bool:

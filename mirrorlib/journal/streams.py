@@ -43,6 +43,8 @@ class Stream(Value):
     began_at: str
     # The Delta table's id when the first stream began; "" where that is *table_id*.
     first_table_id: str = ""
+    # What its state folder would know the target by: several may share one; "" where an older mirrorlib has begun it.
+    target: str = ""
 
     @property
     def lineage(self) -> str:

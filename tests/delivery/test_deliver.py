@@ -694,6 +694,24 @@ def test_streams_of_a_consumer_share_their_lineage(source: Source) -> None:
         assert stream.table_id != stream.lineage
 
 
+def test_targets_that_share_their_state_share_no_consumer_of_a_table(
+    source: Source, tmp_path: Path
+) -> None:
+    """The copy of one would become that of the other without a word; one that was moved goes on."""
+    (tmp_path / "other").mkdir()
+    other = Source(source.spark, tmp_path / "other")
+    other.run("CREATE TABLE {t} (id INT, v STRING) USING delta")
+    told = {"state": str(tmp_path / "state"), "on_expired": "snapshot"}
+    assert "current" == source.export(**told).state
+    refused = other.export(**told)
+    moved = source.copy(tmp_path / "moved")
+    shutil.rmtree(source.target)
+
+    assert "failed" == refused.state
+    assert f"in another target (found {source.target})" in refused.reason
+    assert ("current", "") == (moved.export(**told).state, moved.export(**told).reason)
+
+
 def test_a_stream_comes_after_another_by_its_number() -> None:
     """A late runner's clock makes it no newer; the moment tells where the consumer's numbers were lost."""
 
