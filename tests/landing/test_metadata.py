@@ -20,6 +20,8 @@ from mirrorlib.landing.metadata.partner import read_partner
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.store import LocalStore
 
+BY_TIME = {"fileDetectionStrategy": "LastUpdateTimeFileDetection"}
+
 
 def parsed(text: str | bytes) -> TableMetadata:
     """Read a text as the metadata of a table."""
@@ -199,18 +201,20 @@ def test_partition_folders_are_declared_by_a_string_or_a_boolean(text: str) -> N
 @pytest.mark.parametrize(
     "names, metadata, expected",
     [
-        (["1.parquet", "2.PARQUET", "x.md5"], {}, "parquet"),
-        (["1.parquet", "2.csv"], {}, "delimited"),
-        (["1.csv.gz"], {}, "delimited"),
+        ([f"{1:020d}.parquet", f"{2:020d}.PARQUET", "x.md5"], {}, "parquet"),
+        ([f"{1:020d}.parquet", "readme.txt"], {}, "parquet"),
+        ([f"{1:020d}.parquet", "readme.txt"], BY_TIME, "delimited"),
+        ([f"{1:020d}.parquet", f"{2:020d}.csv"], {}, "delimited"),
+        (["1.csv.gz"], BY_TIME, "delimited"),
         ([], {}, "delimited"),
-        (["1.parquet"], {"FileFormat": "CSV"}, "delimited"),
-        (["1.parquet"], {"FileExtension": "csv"}, "delimited"),
+        ([f"{1:020d}.parquet"], {"FileFormat": "CSV"}, "delimited"),
+        ([f"{1:020d}.parquet"], {"FileExtension": "csv"}, "delimited"),
     ],
 )
 def test_a_table_whose_files_are_all_parquet_is_parquet(
     names: list[str], metadata: dict[str, object], expected: str
 ) -> None:
-    """`SchemaDefinition` has no meaning for it; what is stated counts more than names."""
+    """`SchemaDefinition` has no meaning for it; what is stated counts more than names, and a stray file for nothing."""
     stated = parsed(json.dumps({"SchemaDefinition": {"Columns": []}, **metadata}))
 
     found = as_published(stated, names)

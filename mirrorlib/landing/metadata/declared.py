@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from mirrorlib.errors import MetadataError
+from mirrorlib.names import sequence_number
 
 METADATA_NAME = "_metadata.json"
 METADATA_BYTES = 16 << 20  # of it, and of a partner's file: 30,000 columns are declared in 3 MB
@@ -118,7 +119,9 @@ def as_published(metadata: TableMetadata, names: Iterable[str]) -> TableMetadata
     """Let a folder's files decide where the metadata states no format: all are Parquet, or all are `.csv`."""
     if metadata.file_extension or (metadata.file_format and not metadata.assumed):
         return metadata
-    data = [name.lower() for name in names if name.lower().endswith((".parquet", *TEXT_ENDINGS))]
+    by_time = metadata.detection != "sequential"  # else a file without a number is no change file
+    data = [name.lower() for name in names if by_time or sequence_number(name)]
+    data = [name for name in data if name.endswith((".parquet", *TEXT_ENDINGS))]
     if metadata.assumed and data and all(name.endswith(".parquet") for name in data):
         said = "it states no FileFormat and describes text, and all files are Parquet: Parquet"
         return replace(metadata, file_format="parquet", assumed=(said,))
