@@ -18,7 +18,7 @@ from mirrorlib.ingest.batch.evolve_table import heed_readers
 from mirrorlib.ingest.batch.foreign_writes import Standing, Verified, stand
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.files.incremental_listing import Listed
-from mirrorlib.ingest.files.plan import Watched, position_after, seen_until
+from mirrorlib.ingest.files.plan import Watched, next_run, position_after, seen_until
 from mirrorlib.ingest.files.table_folder import EMPTIED, OpenedFolder
 from mirrorlib.ingest.next_batch import Next
 from mirrorlib.ingest.report import BatchReport, State, TableReport, shown_position
@@ -37,6 +37,7 @@ class Applying(Course[TableReport]):
     listed: Listed | None = None
     verified: Verified | None = None
     _turn: int = 0  # so many files are its own before others have theirs
+    _began: str = ""  # when the folder was listed for that
 
     def begin(self, work: Work, entry: Entry | None) -> None:
         """End a pending plan; list again what was listed before the journal was read, and may be applied now."""
@@ -49,6 +50,7 @@ class Applying(Course[TableReport]):
         shown, applied = self.opened.listing.partitions, self.applied
         ahead = (n > applied.get(name, 0) for name, files in shown.items() for n in files)
         self._turn = self.told.total("files") + sum(ahead)
+        self._began = self.opened.listed_at
 
     def keep_zone(self, work: Work) -> None:
         """Write a move of plain files down, and what later runs need not prove again."""
@@ -60,13 +62,16 @@ class Applying(Course[TableReport]):
 
         After as many files as there were when the run began, the others are left to the next run where other tables
         wait for their turn, in this run or that one: else a table whose files come as fast as they are applied would
-        let none of them have it.
+        let none of them have it. A short look shows only so many of them as a batch takes: what was written before it
+        was there, too.
         """
         standing = stand(work, self.entry, self.verified)
         self.verified = standing.verified
         work = heed_readers(work, standing)
         if self.told.total("files") >= self._turn and self.others_wait():
-            work = replace(work, stop=lambda: True)
+            coming = self.opened.partial and next_run(self.opened.listing, self.applied).files
+            if not coming or coming[0][1].modified > datetime.fromisoformat(self._began):
+                work = replace(work, stop=lambda: True)
         return work, standing, self.applied
 
     def take(self, work: Work, standing: Standing, coming: Next) -> None:

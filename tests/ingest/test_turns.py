@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -40,6 +40,28 @@ def test_a_table_whose_files_never_end_lets_others_have_their_turn(
     assert [("a", "behind", 1), ("b", "behind", 1)] == run()
     assert [("a", "current", 3)] == run("a")
     assert 5 == len(read_rows(spark, f"{target}/a"))
+
+
+def test_what_a_short_look_does_not_show_was_there_too(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """It shows no more files than a batch takes; what comes meanwhile is left to the next run all the same."""
+    tables = {name: zone.table(name, keys=["id"]) for name in ("a", "b")}
+    for table in tables.values():
+        table.file([{"id": 1}], [UPSERT])
+    options: dict[str, Any] = {"listing": "incremental", "max_files": 1, "parallelism": 1}
+    mirrorlib.apply(spark, str(zone), target, **options)
+    for number in (2, 3):
+        tables["a"].file([{"id": number}], [UPSERT])
+
+    def publish(event: Event) -> None:
+        if (event.step, event.when) == ("done", "after"):
+            tables[event.table].file([{"id": 2 + (event.batch or 0)}], [UPSERT])
+
+    report = mirrorlib.apply(spark, str(zone), target, observe=publish, **options)
+
+    told = [(one.state, one.listing, len(one.batches)) for one in report.tables]
+    assert [("behind", "incremental", 2), ("current", "incremental", 0)] == told
 
 
 @pytest.mark.thorough
