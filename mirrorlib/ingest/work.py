@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, groupby, takewhile
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.claim import claim_table
@@ -19,6 +19,7 @@ from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.delta.table import TableRef
 from mirrorlib.events import Event, Observer
 from mirrorlib.ingest.files.source import Source
+from mirrorlib.names import partition_of
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -68,13 +69,19 @@ class Work:
         return Mark(app_id=life.app_id, version=version, facts=facts, claim=claim)
 
     def allow(self, files: Files) -> Files:
-        """Return of consecutive files those before the first that was not approved; none under other policies."""
+        """Return of each partition folder those before the first not approved; none by other policies."""
         known = self.approved
         if known is None:
             return files
-        same = known.policies == asdict(self.source.policies)
+        policies = self.source.policies
+        same = known.policies == asdict(policies)
         names = {(name, etag) for name, _, etag, _ in known.contents if same}
-        return tuple(takewhile(lambda one: (one[1].name, one[1].etag) in names, files))
+        folders = groupby(files, lambda one: policies.by_time or partition_of(one[1].name))
+        allowed = (
+            takewhile(lambda one: (one[1].name, one[1].etag) in names, these)
+            for _, these in folders
+        )
+        return tuple(chain.from_iterable(allowed))
 
     def owns(self, properties: Mapping[str, str]) -> bool:
         """Say whether a table's properties name a life of this mirror."""

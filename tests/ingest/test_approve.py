@@ -136,6 +136,24 @@ def test_a_file_that_comes_while_a_plan_is_carried_out_waits(mirror: Mirror, ste
     mirror.assert_current()
 
 
+def test_a_file_that_comes_to_one_partition_folder_stops_no_other(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """What was approved of each is applied."""
+    orders = zone.table("orders", keys=["id"], metadata={"isPartitionEnabled": True})
+    for folder in (1, 2):
+        orders.file([{"id": folder}], number=1, partition=f"p={folder}")
+    approved = mirrorlib.plan(spark, str(zone), target).hash
+
+    def publish() -> None:
+        orders.file([{"id": 3}], number=2, partition="p=1")
+
+    options: dict[str, Any] = {"approve": approved, "observe": at("list", "before", publish)}
+    (report,) = mirrorlib.apply(spark, str(zone), target, **options).tables
+
+    assert ("behind", {"p=1": 1, "p=2": 1}) == (report.state, report.position)
+
+
 @pytest.mark.thorough
 def test_a_file_that_is_replaced_while_a_plan_is_carried_out_waits(mirror: Mirror) -> None:
     """Its content was not looked at; nor were other rules."""
