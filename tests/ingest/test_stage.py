@@ -14,6 +14,7 @@ import pytest
 import mirrorlib
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.ingest.batch import stage
+from mirrorlib.ingest.rows.read import open_batches
 from tables import batches_of, read_rows
 
 if TYPE_CHECKING:
@@ -61,8 +62,12 @@ def test_text_that_memory_does_not_hold_is_read_by_one_scan(
     name: str,
     more: dict[str, object],
 ) -> None:
-    """Each scan more would cost the batch far more than the file takes; where names are told one by one, a scan each."""
+    """Each scan more would cost the batch far more than the file takes; where names are told one by one, a scan each.
+
+    Each file is written again once.
+    """
     scans: list[object] = []
+    written: list[object] = []
 
     def read(*given: Any) -> Any:
         scans.append(given)
@@ -70,6 +75,10 @@ def test_text_that_memory_does_not_hold_is_read_by_one_scan(
 
     monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_DECODED", 0)
     monkeypatch.setattr("mirrorlib.ingest.batch.spark_reader.file_reader", read)
+    monkeypatch.setattr(
+        "mirrorlib.ingest.batch.spark_reader.open_batches",
+        lambda landed: written.append(landed.file) or open_batches(landed),
+    )
     columns = [{"Name": "id", "DataType": "Int64"}, {"Name": "v", "DataType": "String"}]
     metadata = {"FileFormat": "CSV", "SchemaDefinition": {"Columns": columns}, **more}
     table = zone.table("t", keys=["id"], metadata=metadata)
@@ -82,7 +91,7 @@ def test_text_that_memory_does_not_hold_is_read_by_one_scan(
     assert mirrorlib.apply(spark, str(zone), target, settle=0).ok
 
     # All three files are asked whether keys come twice, and then folded.
-    assert (4 if more else 2) == len(scans)
+    assert (4 if more else 2, 3) == (len(scans), len(written))
     rows = sorted((row["id"], row["v"]) for row in read_rows(spark, f"{target}/t"))
     assert [(1, "new"), (2, "new"), (3, "new"), (7, "3")] == rows
 

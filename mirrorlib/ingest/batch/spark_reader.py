@@ -7,6 +7,7 @@ to be folded. Nothing passes through this process but files that Spark cannot re
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -27,7 +28,6 @@ from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.partial import with_sets
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
-from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import INSERT, UPSERT, FileColumn
 from mirrorlib.landing.types import comparable, is_binary_float, mirror_type
 
@@ -178,11 +178,16 @@ def _rewritten(
     schema = pa.schema(
         [*((c.name, c.type) for c in columns), (MARKER, pa.int32()), (ORDER, pa.int64())]
     )
-    folder = f"{stage.folder}/{new_attempt()}"  # a batch may be read again, in other groups
+    paths = []
     for landed in group:
         first = firsts[landed.file.path]
+        # A batch may be read again, in other groups, or a file in another batch.
+        what = hashlib.sha256(repr((landed.file, first, schema)).encode()).hexdigest()
+        paths.append(f"{stage.folder}/rewritten/{what}.parquet")
+        if stage.state.stat(paths[-1]) is not None:
+            continue
         with (
-            stage.state.open_new(f"{folder}/{first // ROWS_PER_FILE}.parquet") as file,
+            stage.state.open_new(paths[-1]) as file,
             pq.ParquetWriter(file, schema, compression="zstd") as writer,
         ):
             for part, markers in open_batches(landed):
@@ -192,4 +197,4 @@ def _rewritten(
                 writer.write_table(fitted.append_column(ORDER, places).cast(schema))
                 first += len(fitted)
     ddl = ", ".join([*(c.ddl for c in columns), f"{MARKER} int, {ORDER} bigint"])
-    return file_reader(stage.spark, ddl).parquet(stage.state.uri(folder))
+    return file_reader(stage.spark, ddl).parquet(*map(stage.state.uri, paths))
