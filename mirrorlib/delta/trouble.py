@@ -45,11 +45,13 @@ class Trouble:
     reason: str
     next_step: str
     found: str | None = None
+    # It lies in the table or the machine, whatever the rows are: no file has to be looked at for it.
+    outside: bool = False
 
 
 _RIGHTS = Trouble(
     reason="Spark may not read or write the table or its files",
-    next_step="Give whoever runs this the rights to it.")  # fmt: skip
+    next_step="Give whoever runs this the rights to it.", outside=True)  # fmt: skip
 # By how their names begin; the first that fits counts.
 _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_MAX_COMMIT_RETRIES",
@@ -57,7 +59,8 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
         reason="somebody else committed to the table at the same moment", next_step=_WAIT),
     ("DELTA_CANNOT_MODIFY_APPEND_ONLY",): Trouble(
         reason="somebody has set the table to take new rows only, and rows have to be changed",
-        next_step=f"Take that off: ALTER TABLE … UNSET TBLPROPERTIES ('delta.appendOnly'). {_AGAIN}"),
+        next_step=f"Take that off: ALTER TABLE … UNSET TBLPROPERTIES ('delta.appendOnly'). {_AGAIN}",
+        outside=True),
     ("DELTA_UNSUPPORTED_FEATURE", "DELTA_INVALID_PROTOCOL"): Trouble(
         reason="the table has a feature that this version of Delta does not know", next_step=_NEWER,
         found=r"unsupported by Delta Lake (?P<found>[^\n]+?)\.?$"),
@@ -100,7 +103,7 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
         next_step=_NO_CONSTRAINT, found=r"constraint\(s\):\s+(?P<found>[^\n]+)"),
     ("DELTA_VIOLATE_CONSTRAINT", "DELTA_NOT_NULL_CONSTRAINT"): Trouble(
         reason="somebody has put a constraint on the table, and a row violates it",
-        next_step=_NO_CONSTRAINT,
+        next_step=_NO_CONSTRAINT, outside=True,
         found=r"(?P<found>CHECK constraint \S+ \(.*\)|for column: [^\n]+?)(?: violated|\.?$)"),
     ("DELTA_EXCEED_CHAR_VARCHAR_LIMIT", "EXCEED_LIMIT_LENGTH"): Trouble(
         reason="somebody has made a column of the table too short for a value",
@@ -127,13 +130,13 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
 }  # fmt: skip
 _TEXTS = {  # what comes from below Spark has no condition
     "java.lang.OutOfMemoryError": Trouble(reason="Spark ran out of memory", next_step=f"{_SMALLER}."),
-    "No space left on device": Trouble(reason="the disk is full", next_step=f"Make room. {_AGAIN}"),
+    "No space left on device": Trouble(reason="the disk is full", next_step=f"Make room. {_AGAIN}", outside=True),
     "Permission denied": _RIGHTS,
     "AccessDenied": _RIGHTS,
 }  # fmt: skip
 _GONE = Trouble(
     reason="Spark's process has ended, most likely because it had too little memory",
-    next_step=f"{_SMALLER}, and run again.")  # fmt: skip
+    next_step=f"{_SMALLER}, and run again.", outside=True)  # fmt: skip
 
 
 def _is_gone(exc: BaseException) -> bool:

@@ -93,9 +93,15 @@ def orders(spark: SparkSession, zone: ZoneWriter, target: str) -> TableWriter:
 @pytest.mark.thorough("constraint", "file damaged", "append*")
 @pytest.mark.parametrize("case", WHAT_OWNERS_DO)
 def test_what_owners_do_to_a_table_stops_it_in_our_words(
-    spark: SparkSession, zone: ZoneWriter, target: str, case: str
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    case: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And its neighbours go on."""
+    """And its neighbours go on; where no file can be at fault, none is read for it."""
+    if case in {"append only", "constraint"}:
+        monkeypatch.setattr("mirrorlib.ingest.batch.commit.find_damage", None)
     zone.table("good", keys=["id"]).file([{"id": 1}])
     change, expected = WHAT_OWNERS_DO[case]
     change(spark, Path(target) / "orders")

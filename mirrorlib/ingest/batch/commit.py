@@ -20,7 +20,7 @@ from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_table
-from mirrorlib.delta.trouble import spark_error
+from mirrorlib.delta.trouble import spark_error, tell_trouble
 from mirrorlib.errors import MirrorError, OutcomeUnknownError
 from mirrorlib.events import emit, pick
 from mirrorlib.ingest.batch.adopt import adopt_batch
@@ -134,7 +134,11 @@ class _BatchCommitter(Committer[int | None, Commit]):
         work, plan = self.attempt.work, self.attempt.plan
         if isinstance(failure, MirrorError) and not isinstance(failure, FAULTS):
             raise failure
-        fault = failure if isinstance(failure, FAULTS) else find_damage(self.attempt.source, plan)
+        fault: MirrorError | None = None
+        if isinstance(failure, FAULTS):
+            fault = failure
+        elif not tell_trouble(failure, "").outside:
+            fault = find_damage(self.attempt.source, plan)
         if fault is None:
             _LOG.error("%s: batch %d failed", work.table, plan.batch, exc_info=failure)
             alone = plan.files[0].name if len(plan.files) == 1 else None
