@@ -38,7 +38,7 @@ from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Policies, every_cause
 from mirrorlib.landing.columns import UPDATE, UPSERT
-from mirrorlib.names import partition_of, sequence_name
+from mirrorlib.names import WHOLE_FOLDER, partition_of, sequence_name
 from mirrorlib.store import StoredFile
 
 UNTYPED = "No published file has a column with a type yet."
@@ -56,7 +56,7 @@ _NOT_LEFT_OUT = (
 )
 _GONE = (
     "{file} is not in the landing zone, and without it the table cannot be computed anew. Bring it back, "
-    "or publish a snapshot of the source, and begin with that: mirrorlib rebuild TARGET TABLE --start-at N"
+    "or publish a snapshot of the source, and begin with that: mirrorlib {how}"
 )
 
 
@@ -175,7 +175,9 @@ def _up_to(
             for number in range(coming.position.get(partition, 0) + 1, last + 1)
             if number not in shown.get(partition, {})
         )
-        reason = _GONE.format(file=next(missing, "A file that was applied"))
+        how = "rebuild TARGET TABLE --start-at N"  # which partition folders do not take
+        how = how if goal.keys() <= {WHOLE_FOLDER} else "reset TARGET TABLE"
+        reason = _GONE.format(file=next(missing, "A file that was applied"), how=how)
         coming = replace(coming, state="blocked", reason=reason, file=None)
     return coming, every
 

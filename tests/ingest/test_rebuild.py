@@ -406,19 +406,29 @@ def test_what_somebody_wrote_meanwhile_outlives_an_undo(fresh: Mirror) -> None:
     assert 1 == mirror.spark.read.format("delta").load(str(mirror.path)).where("id = 50").count()
 
 
-@pytest.mark.parametrize("state, missing", [("blocked", 1), ("current", 2)])
-def test_a_rebuild_that_has_begun_says_what_it_lacks(state: State, missing: int) -> None:
+@pytest.mark.parametrize(
+    "state, missing, folder, how",
+    [
+        ("blocked", 1, "", "mirrorlib rebuild TARGET TABLE --start-at N"),
+        ("current", 2, "", "mirrorlib rebuild TARGET TABLE --start-at N"),
+        ("current", 2, "p=1", "mirrorlib reset TARGET TABLE"),
+    ],
+)
+def test_a_rebuild_that_has_begun_says_what_it_lacks(
+    state: State, missing: int, folder: str, how: str
+) -> None:
     """A cleaner has taken a file before the plan: to publish it, as other missing numbers, is no advice."""
     file = StoredFile(path="", size=0, etag="", modified=datetime.now(UTC))
-    listing = FolderListing(partitions={"": {3 - missing: file}}, foreign=())
+    listing = FolderListing(partitions={folder: {3 - missing: file}}, foreign=())
     opened = OpenedFolder(listing=listing, metadata=None, warnings=(), listed_at="")
 
-    told, files = next_batch._up_to({"": 2}, Next(state=state, reason="is missing"), (), opened)
+    told, files = next_batch._up_to({folder: 2}, Next(state=state, reason="is missing"), (), opened)
 
     assert ("blocked", None, ()) == (told.state, told.file, files)
-    assert told.reason.startswith(f"{missing:020d}.parquet is not in the landing zone")
+    missed = f"{folder}/{missing:020d}.parquet".removeprefix("/")
+    assert told.reason.startswith(f"{missed} is not in the landing zone")
     assert "cannot be computed anew" in told.reason
-    assert "mirrorlib rebuild TARGET TABLE --start-at N" in told.reason
+    assert told.reason.endswith(how)
 
 
 @pytest.mark.thorough
