@@ -164,7 +164,8 @@ def _up_to(
     if goal is None:
         return coming, every
     every = tuple(one for one in every if one[0] <= goal.get(partition_of(one[1].name), 0))
-    if position_after({}, every, by_time=False) == goal:
+    # A folder that a --start-at has passed over has no file that was applied.
+    if goal.items() <= position_after(coming.position, every, by_time=False).items():
         return replace(coming, state="current", reason="", file=None, error=None), every
     if coming.state in {"current", "blocked"}:  # no file, as status would tell it as a missing one
         kind = opened.metadata.extensions[0] if opened.metadata else "parquet"

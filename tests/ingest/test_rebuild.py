@@ -431,6 +431,18 @@ def test_a_rebuild_that_has_begun_says_what_it_lacks(
     assert told.reason.endswith(how)
 
 
+def test_a_rebuild_lacks_nothing_of_a_folder_that_has_applied_nothing() -> None:
+    """A life that began with a number passes over the files before it there."""
+    file = StoredFile(path="", size=0, etag="", modified=datetime.now(UTC), below="p=1/3.parquet")
+    listing = FolderListing(partitions={}, foreign=())
+    opened = OpenedFolder(listing=listing, metadata=None, warnings=(), listed_at="")
+    begins = Next(position={"p=1": 2, "p=2": 4}, state="failed")
+
+    told, files = next_batch._up_to({"p=1": 3, "p=2": 4}, begins, ((3, file),), opened)
+
+    assert ("current", ((3, file),)) == (told.state, files)
+
+
 @pytest.mark.thorough
 def test_a_rebuild_that_was_killed_can_be_foreseen(fresh: Mirror) -> None:
     """As long as it has planned nothing."""
