@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ from mirrorlib.journal.entries import Done, Plan, PlannedFile, now
 from mirrorlib.landing.footer import Hashing, end_of
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
-from mirrorlib.store import open_store
+from mirrorlib.store import LocalStore, open_store
 from mirrors import Killed, at, die
 from tables import read_rows
 
@@ -114,20 +115,34 @@ def test_another_zone_is_refused_by_a_file_that_holds_something_else(
 
 @pytest.mark.parametrize("name, metadata", SHAPES)
 def test_the_same_zone_elsewhere_goes_on(
-    spark: SparkSession, tmp_path: Path, name: str, metadata: dict[str, Any]
+    spark: SparkSession,
+    tmp_path: Path,
+    name: str,
+    metadata: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Copied with other times, it proves itself without a word of its owner."""
+    """Copied with other times, it proves itself without a word of its owner; where files are waited for, side by side."""
     target = str(tmp_path / "target")
     put(tmp_path / "z1", name, 1, metadata=metadata)
+    put(tmp_path / "z1", name.replace("1.", "2.").replace("a.", "b."), 2, metadata=metadata)
     assert "current" == apply(spark, tmp_path / "z1", target).state
     shutil.copytree(tmp_path / "z1", tmp_path / "z2", copy_function=shutil.copyfile)
 
-    idle = apply(spark, tmp_path / "z2", target)
-    put(tmp_path / "z2", name.replace("1.", "2.").replace("a.", "b."), 2, metadata=metadata)
+    pools, real = set(), Source.holds_same
 
-    assert ("current", (), ()) == (idle.state, idle.batches, idle.warnings)
+    def compare(*given: Any) -> bool:
+        pools.add(threading.current_thread() is not threading.main_thread())
+        return real(*given)
+
+    monkeypatch.setattr(LocalStore, "at_once", 2)
+    monkeypatch.setattr(Source, "holds_same", compare)
+
+    idle = apply(spark, tmp_path / "z2", target)
+    put(tmp_path / "z2", name.replace("1.", "3.").replace("a.", "c."), 3, metadata=metadata)
+
+    assert ("current", (), (), True) == (idle.state, idle.batches, idle.warnings, True in pools)
     assert "current" == apply(spark, tmp_path / "z2", target).state
-    assert [1, 2] == ids(spark, target)
+    assert [1, 2, 3] == ids(spark, target)
 
 
 @pytest.mark.thorough

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.files.continued_life import applied_entries
@@ -70,7 +71,7 @@ def _prove_passed(
     *roots* is where a plain folder's plans have found them; empty where names alone tell files. Returns whether some
     file of the newest applied batch is there.
     """
-    waiting = {file.name: file for file in files}
+    waiting, zone = {file.name: file for file in files}, work.source.zone
     newest: bool | None = None
     for plan in _applied_plans(work, entry):
         if not waiting:
@@ -78,10 +79,11 @@ def _prove_passed(
         if roots and plan.zone not in roots:
             continue
         there = [(waiting.pop(one.name), one) for one in plan.files if one.name in waiting]
-        for file, planned in there:
-            if not work.source.holds_same(file, planned):
+        same = side_by_side(lambda pair: work.source.holds_same(*pair), there, zone.at_once)
+        for (file, _), good in zip(there, same, strict=True):
+            if not good:
                 msg = f"the file holds something else than what batch {plan.batch} has applied under its name"
-                found = f"{work.source.zone.url} instead of {plan.zone}"
+                found = f"{zone.url} instead of {plan.zone}"
                 step = (
                     "Use the landing zone that the table was filled from, or put the file back as it was there, or "
                     "remove it. To fill the table from this zone, start it over: "
