@@ -185,7 +185,7 @@ def test_a_file_counts_once_or_again_when_it_is_overwritten(
     told = apply(spark, zone, target)
 
     assert (version, ()) == (newest_version(Path(target) / "plain"), told.batches)
-    assert any("d/a.csv was applied and has been changed" in warning for warning in told.warnings)
+    assert any("not read again: d/a.csv (1 in all)" in warning for warning in told.warnings)
 
     again = apply(spark, zone, target, allow_overwrites=True, cleanup="move")
 
