@@ -140,7 +140,7 @@ def _deliver_or_explain(job: StreamJob, plan: WindowPlan, given: int | None) -> 
     except Exception as exc:
         _blame_lost_history(job, plan, exc)
         if isinstance(exc, (SchemaError, TableNameError)) and exc.column:
-            command = snapshot_command(job.stream.consumer)
+            command = snapshot_command(job.stream.consumer, job.stream.table)
             if "--rewind" not in (exc.next_step or ""):  # its versions are delivered as they were
                 then = f"The window is repeated as it was planned, so begin anew then: {command}"
                 raise exc.but(next_step=f"{exc.next_step} {then}") from exc

@@ -110,7 +110,8 @@ def check_successor(stream: Stream, last: Mapping[str, Any], place: str, step: s
     is_other = last["stream"] != stream.uuid
     if is_other and not comes_after(stream, last["ordinal"], last["began_at"]):
         msg = f"a stream of {stream.consumer} that began later writes to {place}"
-        raise TableBusyError(msg, table=stream.table, next_step="Run again, or leave it to that.")
+        again = f"Run again, or leave it to that; where the state folder was set back: {begin_anew(stream)}"
+        raise TableBusyError(msg, table=stream.table, next_step=again)
 
 
 def tell_gap(
@@ -136,7 +137,7 @@ def tell_gap(
 
 def begin_anew(stream: Stream) -> str:
     """Say how a consumer is given a snapshot."""
-    return f"Begin anew: {snapshot_command(stream.consumer)}"
+    return f"Begin anew: {snapshot_command(stream.consumer, stream.table)}"
 
 
 def registry_set_back(stream: Stream, found: str) -> JournalError:

@@ -154,7 +154,7 @@ def tell_changes(
     if not net:
         if not (spelled and window.pairs):
             return frame
-        anew = snapshot_command("NAME")
+        anew = snapshot_command("NAME", "TABLE")
         step = f"Name other columns as keys; a consumer begins anew with them: {anew}"
         refuse_incomparable(frame, spelled, table.shown, "so it is no key", step)
         return pair_updates(frame, spelled) if pairs else frame

@@ -5,6 +5,7 @@ In: nothing. Out: frozen values and their JSON, which a person can read.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -125,14 +126,16 @@ def last_seen(stream: Stream, entry: WindowEntry | None) -> tuple[str, int, str]
     return plan.table_id, entry.position, known
 
 
-def snapshot_command(consumer: str) -> str:
-    """Return the command by which a consumer is given a snapshot."""
-    return f"mirrorlib consumers TARGET --rewind {consumer} --to snapshot"
+def snapshot_command(consumer: str, table: str) -> str:
+    """Return the command by which a consumer is given a snapshot of one table: of the others it has no need."""
+    return (
+        f"mirrorlib consumers TARGET --rewind {consumer} --to snapshot --table {shlex.quote(table)}"
+    )
 
 
 def advise_snapshot(exc: FeedExpiredError, stream: Stream) -> FeedExpiredError:
     """Add to what is told of lost history how a consumer goes on that is not given a snapshot by itself."""
-    command, step = snapshot_command(stream.consumer), exc.next_step or ""
+    command, step = snapshot_command(stream.consumer, stream.table), exc.next_step or ""
     if stream.on_expired != "fail" or command in step:
         return exc
     return exc.but(next_step=f"{step.rstrip('.')}; a consumer begins anew with: {command}")

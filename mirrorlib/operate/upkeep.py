@@ -239,7 +239,8 @@ def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) ->
         except JournalError as exc:  # nobody knows what it has still to read
             loss = str(exc)
         if loss:
-            found[registry.consumer] = loss
+            # That may be the state of a target above or inside this one.
+            found[registry.consumer] = f"{loss} (registered in {registry.state.url})"
     return found
 
 

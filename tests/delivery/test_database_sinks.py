@@ -847,7 +847,7 @@ def test_text_that_is_not_utf8_is_refused_by_column(receiver: Receiver, feed: Fe
     frame = feed.spark.sql(text)
     feed.number = feed.until = 1
     delivery = feed.window(frame, 0, kind="snapshot")
-    words = ("cannot hold a value", "column v", "has to be UTF-8")
+    words = ("cannot hold a value", "column v", "has to be UTF-8", "--rewind")
     refuse(receiver, delivery, SchemaError, *words)
 
 

@@ -180,7 +180,7 @@ def test_a_snapshot_of_columns_that_a_feed_has_for_itself_is_refused(
         report.reason.partition("rename it: ")[2].partition(" The window is")[0].split("; ")
     ):
         spark.sql(statement)
-    assert "--rewind lake --to snapshot" in report.reason
+    assert "--rewind lake --to snapshot --table orders" in report.reason
     mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
     assert "current" == source.export().state
     assert [[1, "delete", "insert", 3]] == source.sink.windows()[0]["rows"]
@@ -1009,6 +1009,7 @@ def test_a_catalog_s_table_is_kept_for_consumers_of_its_folder(source: Source) -
     finally:
         source.run(f"DROP SCHEMA {schema} CASCADE")
     assert [("o", "refused", ("lake",))] == [(t.table, t.state, t.losers) for t in report.tables]
+    assert f"(registered in {source.target}/_mirrorlib)" in report.tables[0].reason
 
 
 def test_a_vacuum_that_spark_refuses_says_why(source: Source) -> None:

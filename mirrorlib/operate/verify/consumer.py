@@ -115,9 +115,7 @@ def _of_receiver(registry: Registry) -> Iterator[None]:
         msg = "what the receiver holds cannot be read"
         # Spark's own words have values in them.
         found = tell_trouble(exc, "read it").reason if is_sparks(exc) else first_line(exc)
-        step = (
-            f"Correct it there, or let a snapshot replace it: {snapshot_command(registry.consumer)}"
-        )
+        step = f"Correct it there, or let a snapshot replace it: {snapshot_command(registry.consumer, registry.table)}"
         raise StoreError(msg, table=registry.table, found=found, next_step=step) from exc
 
 
@@ -176,7 +174,7 @@ class _Look:
     def _refused(
         self, kind: type[MirrorError], reason: str, column: str | None = None
     ) -> MirrorError:
-        step = f"A snapshot begins anew: {snapshot_command(self.registry.consumer)}"
+        step = f"A snapshot begins anew: {snapshot_command(self.registry.consumer, self.registry.table)}"
         return kind(reason, table=self.source.shown, column=column, next_step=step)
 
     def _held(self, rows: DataFrame) -> DataFrame:

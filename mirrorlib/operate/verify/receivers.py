@@ -157,7 +157,7 @@ def _first_window(commits: Sequence[Commit], uuid: str, stream: Stream) -> tuple
             return first, whole and first is windows[0]
     if first is None or (first is windows[0] and not whole):
         msg = "the log of the receiver's table does not tell any more where the stream begins in it"
-        step = f"A snapshot begins anew: {snapshot_command(stream.consumer)}"
+        step = f"A snapshot begins anew: {snapshot_command(stream.consumer, stream.table)}"
         raise FileChangedError(msg, table=stream.table, next_step=step)
     return first, first is windows[0]
 

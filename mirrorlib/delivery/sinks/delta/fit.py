@@ -77,7 +77,7 @@ def fit_columns(work: WindowWork) -> WindowWork:
 def _check_same_columns(work: WindowWork, wanted: Collection[str]) -> None:
     """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
     table = work.stream.table
-    step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
+    step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer, work.stream.table)}"
     before = set(work.dropped_before)
     back = [name for name in before if fold_name(name) in wanted]
     if back and not work.passed:
@@ -126,10 +126,10 @@ def _rewrite(work: WindowWork, columns: Columns) -> None:
 def _misfit(work: WindowWork, old: t.StructField, new: str, why: str = "") -> MirrorError:
     msg = "the source's column is of a type that the target's does not widen to"
     found = f"{old.dataType.simpleString()} in the target, {new} now" + (f": {why}" if why else "")
-    step = "Give the consumer another address, or remove the table and let it begin with a snapshot"
+    step = "Export to another address by another consumer, or remove the table and let it begin with a snapshot"
     if work.mode == "current":
         step = "Let a snapshot replace the table"
-    step = f"{step}: {snapshot_command(work.stream.consumer)}"
+    step = f"{step}: {snapshot_command(work.stream.consumer, work.stream.table)}"
     kind = FeedExpiredError if why and work.mode == "current" else SchemaError
     return kind(msg, table=work.stream.table, column=old.name, found=found, next_step=step)
 

@@ -170,7 +170,7 @@ def _create_table(delivery: Delivery, ref: TableRef, columns: StructType, mode: 
         if ref.path is not None or isinstance(exc, MirrorError):
             raise
         msg = "the catalog does not take the table"
-        step = "Choose another address, or rename the table at the source."
+        step = "Export to another address by another consumer, or rename the table at the source."
         found = first_line(exc)
         raise LandingZoneError(msg, table=stream.table, found=found, next_step=step) from exc
 
@@ -199,7 +199,7 @@ def _check_owner(found: Found, stream: Stream, mode: str) -> None:
         owner = found.properties.get(name)
         if owner != value:
             msg = what if owner is not None else "the target is a table that no consumer has made"
-            step = "Choose another address, or remove the table."
+            step = "Export to another address by another consumer, or remove the table."
             raise ForeignWriteError(msg, table=stream.table, found=owner, next_step=step)
 
 

@@ -107,14 +107,14 @@ class WindowWork(Delivery):
     @property
     def set_right(self) -> str:
         """Say how the target is set right, for an error."""
-        return f"Let a snapshot set it right: {snapshot_command(self.stream.consumer)}"
+        return f"Let a snapshot set it right: {snapshot_command(self.stream.consumer, self.stream.table)}"
 
     def twice(self) -> SchemaError:
         """Say that a key does not tell the source's rows apart."""
         msg = "a key occurs more than once in the source, so a copy by key cannot hold its rows"
         step = (
             f"Name the columns that tell its rows apart, or none ({KEY_OPTIONS}); the window was planned with these, "
-            f"so begin anew: {snapshot_command(self.stream.consumer)}"
+            f"so begin anew: {snapshot_command(self.stream.consumer, self.stream.table)}"
         )
         column = ", ".join(self.keys)
         return SchemaError(msg, table=self.stream.table, column=column, next_step=step)

@@ -30,7 +30,7 @@ from mirrorlib.store.records import read_record, record_bytes
 _PLACE = 6  # digits of a stream's place in a window's name
 _CLAIM = "claim.json"
 T = TypeVar("T")
-_ANEW = "Remove the table's folder there and rewind the consumer to a snapshot, or export to another place."
+_ANEW = "Remove the table's folder there and rewind the consumer to a snapshot, or let another consumer export."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

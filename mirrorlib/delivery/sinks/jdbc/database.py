@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Session: TypeAlias = PostgresSession | SqliteSession
 
-BEGIN_ANEW = "begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot"
+BEGIN_ANEW = "begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot --table TABLE"
 TABLES, POSITIONS = "_mirrorlib_tables", "_mirrorlib_positions"
 STAGE = "_mirrorlib_stage"
 OURS = {TABLES, POSITIONS, STAGE}

@@ -189,7 +189,8 @@ def _check_owner(held: Held, stream: Stream) -> None:
         return
     if record is None:
         msg = "the database has a table of this name that is not ours"
-        _refuse(msg, stream, where, "Rename it there, or export to another schema or database.")
+        step = "Rename it there, or export to another schema or database by another consumer."
+        _refuse(msg, stream, where, step)
     last = {
         **pick(record, "consumer", "stream"),
         "table": record.source_table,

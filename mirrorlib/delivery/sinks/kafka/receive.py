@@ -48,7 +48,7 @@ _WAIT = 10  # milliseconds that a broker may wait for more: nobody waits for wha
 # A record tells a window's number, and whose it is.
 _Record: TypeAlias = Mapping[str, Any]
 _TOLD = {"window", "consumer", "table", "topic", "lineage", "turn", "ordinal", "began_at"}
-_REWIND = f"Rewind the consumer to a snapshot: {snapshot_command('NAME')}."
+_REWIND = f"Rewind the consumer to a snapshot: {snapshot_command('NAME', 'TABLE')}."
 
 
 def open_sink(address: str, _mode: str) -> KafkaSink:

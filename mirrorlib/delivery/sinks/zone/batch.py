@@ -21,7 +21,7 @@ from mirrorlib.landing.publish.claims import Claim, FileSequence
 
 ANEW = (
     "Delete the table's folder there, let its readers see that it is gone, and rewind the consumer to a snapshot; "
-    "or export to another zone."
+    "or export to another zone by another consumer."
 )
 
 
@@ -106,7 +106,7 @@ def follows(number: int, last: Batch | None, place: FileSequence, delivery: Deli
 
 def check_columns(last: Batch, delivery: Delivery) -> None:
     """See that changes have the columns that readers hold rows of: those that stay are not told again."""
-    rewind = f"Rewind the consumer to a snapshot: {snapshot_command(delivery.stream.consumer)}"
+    rewind = f"Rewind the consumer to a snapshot: {snapshot_command(delivery.stream.consumer, delivery.stream.table)}"
     step = rewind if delivery.plan.keys else ANEW
     names, physical = (last.columns, delivery.columns), (last.physical, delivery.physical)
     check_continued(delivery, names, physical, step)
