@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -251,23 +250,6 @@ def look(zone: Path, state: Path) -> tuple[tuple[str, ...], str]:
     work = SimpleNamespace(source=source, journal=journal, life=life, table="t")
     changed = changed_since(cast("Work", work), opened, entry)
     return changed, judge_changes(cast("Work", work), opened, entry, changed)
-
-
-def test_a_time_in_the_future_hides_no_source_that_starts_over(tmp_path: Path) -> None:
-    """As a publisher's own clock, or local time taken for UTC, may set it."""
-    zone, state = tmp_path / "zone", tmp_path / "state"
-    for number in (1, 2):
-        newest = put(zone, f"{number:020d}.parquet", number)
-    ahead = time.time() + 7200
-    os.utime(newest, (ahead, ahead))
-    assert ((), "") == look(zone, state)
-    shutil.rmtree(zone)
-    first = put(zone, f"{FIRST}.parquet", 100)
-
-    changed, evidence = look(zone, state)
-
-    assert (first.name,) == changed
-    assert "the source may have started over" in evidence
 
 
 def test_a_folder_that_was_touched_costs_no_plans(

@@ -107,13 +107,11 @@ def changed_files(
     if listing.by_time:
         return listing.changed, ()
     planned = {file.name: file.etag for file in newest.files}
-    there = list(passed_over(listing, position))
-    gone = not any(file.etag == planned.get(file.name) for file in there)
-    known_at = seen_until(newest, gone=gone)
+    known_at = seen_until(newest)
     seen_at = datetime.fromisoformat(newest.unseen_since) if newest.unseen_since else known_at
     changed: list[str] = []
     placed: list[StoredFile] = []
-    for file in there:
+    for file in passed_over(listing, position):
         known = planned.get(file.name)
         if file.modified > known_at if known is None else file.etag != known:
             changed.append(file.name)
@@ -130,14 +128,10 @@ def passed_over(listing: FolderListing, position: Mapping[str, int]) -> Iterator
                 yield file
 
 
-def seen_until(plan: Plan, *, gone: bool = False) -> datetime:
-    """Return the moment up to which a plan's listing has seen the folder, by the store's clock or by ours.
-
-    By ours alone where its files are *gone*: a time in the future, which a publisher may set, would hide a source that
-    starts over.
-    """
-    stores = () if gone else (plan.seen_until, *(file.modified for file in plan.files))
-    return max(datetime.fromisoformat(time) for time in (plan.listed_at, *stores) if time)
+def seen_until(plan: Plan) -> datetime:
+    """Return the moment up to which a plan's listing has seen the folder, by the store's clock or by ours."""
+    times = (plan.listed_at, plan.seen_until, *(file.modified for file in plan.files))
+    return max(datetime.fromisoformat(time) for time in times if time)
 
 
 def position_after(

@@ -239,8 +239,7 @@ def judge_changes(
     ]
     continued = any(file is not None and file.name not in changed for file in newest)
     written = opened.metadata_written
-    known_at = seen_until(entry.plan, gone=True)
-    if firsts and not continued and written is not None and written > known_at:
+    if firsts and not continued and written is not None and written > seen_until(entry.plan):
         return (
             f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M:%S} UTC), and the newest "
             "applied file is not there as it was: the source may have started over. If it has, start the table "
