@@ -45,7 +45,7 @@ class Applying(Course[TableReport]):
         pending = entry is not None and entry.done is None
         if entry is not None and pending:
             self._end_batch(Attempt(work=work, plan=entry.plan, resumed=True), None)
-        if pending or (work.source.policies.by_time and not self.view.history.has_read(self.entry)):
+        if pending or work.source.policies.by_time:
             self.opened = self.view.open(full=pending)
         shown, applied = self.opened.listing.partitions, self.applied
         ahead = (n > applied.get(name, 0) for name, files in shown.items() for n in files)

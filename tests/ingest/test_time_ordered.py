@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from mirrorlib.ingest.files import table_folder
-from mirrorlib.landing.listing import see_folder
 from mirrors import Killed, at
 from oracle import assert_same_rows, multiset
 from tables import assert_each_file_once, newest_version, read_rows
@@ -93,26 +91,18 @@ def test_any_name_keeps_its_rows_in_order(
 
 
 def test_an_applied_file_is_never_read_again(
-    spark: SparkSession,
-    zone: ZoneWriter,
-    target: str,
-    orders: TableWriter,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
-    """Other content under its name is told; what is new beside it is applied. The folder is listed once for it."""
+    """Other content under its name is told; what is new beside it is applied."""
     put(orders, "a.parquet", 1, "a")
     assert "current" == apply(spark, zone, target).state
     put(orders, "b.parquet", 2, "b", key=2)
     assert "current" == apply(spark, zone, target).state
     version = newest_version(Path(target) / "orders")
     put(orders, "a.parquet", 9, "other")
-    looks: list[object] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(table_folder, "see_folder", lambda *at: looks.append(at) or see_folder(*at))
 
-        again = apply(spark, zone, target)
+    again = apply(spark, zone, target)
 
-    assert 1 == len(looks)
     assert (version, ()) == (newest_version(Path(target) / "orders"), again.batches)
     told = "what was applied and has been changed since is not read again: a.parquet (1 in all)"
     assert told in again.warnings

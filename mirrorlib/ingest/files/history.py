@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -93,23 +91,18 @@ class History:
         life = self._present()
         return life, self.journal.newest(life) if life else None
 
-    def has_read(self, entry: Entry | None) -> bool:
-        """Say whether that batch, or none, was the newest that was read."""
-        return self._batch == (entry.plan.batch if entry else 0)
-
     def applied(self) -> AppliedFiles:
         """Read on to the newest batch."""
         life, newest = self.newest()
         if life is not None and life != self._life:
             self._begin(life)
-        if life is not None and newest is not None and not self.has_read(newest):
-            earlier = range(self._batch + 1, newest.plan.batch)
-            with ThreadPoolExecutor(self.journal.state.at_once) as pool:
-                read = tuple(pool.map(partial(self.journal.entry, life), earlier))
-            for entry in (*read, newest):
-                if entry.done is None and not self.planned:
-                    break
-                self._add(entry)
+        while life is not None and newest is not None and self._batch < newest.plan.batch:
+            following = self._batch + 1
+            here = following == newest.plan.batch
+            entry = newest if here else self.journal.entry(life, following)
+            if entry.done is None and not self.planned:
+                break
+            self._add(entry)
         files = self._here()
         etags = {name: etag for name, (etag, _) in files.items()}
         latest = max((modified for _, modified in files.values()), default=None)
