@@ -177,7 +177,7 @@ def _up_to(
             if number not in shown.get(partition, {})
         )
         how = "rebuild TARGET TABLE --start-at N"  # which partition folders do not take
-        how = how if goal.keys() <= {WHOLE_FOLDER} else "reset TARGET TABLE"
+        how = how if goal.keys() <= {WHOLE_FOLDER} else "reset TARGET TABLE --start-at N"
         reason = _GONE.format(file=next(missing, "A file that was applied"), how=how)
         coming = replace(coming, state="blocked", reason=reason, file=None)
     return coming, every

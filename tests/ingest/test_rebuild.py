@@ -411,7 +411,7 @@ def test_what_somebody_wrote_meanwhile_outlives_an_undo(fresh: Mirror) -> None:
     [
         ("blocked", 1, "", "mirrorlib rebuild TARGET TABLE --start-at N"),
         ("current", 2, "", "mirrorlib rebuild TARGET TABLE --start-at N"),
-        ("current", 2, "p=1", "mirrorlib reset TARGET TABLE"),
+        ("current", 2, "p=1", "mirrorlib reset TARGET TABLE --start-at N"),
     ],
 )
 def test_a_rebuild_that_has_begun_says_what_it_lacks(
