@@ -4,7 +4,7 @@ Delta's local log store is safe inside one JVM only; two can overwrite each othe
 runner holds an `flock`, whose file names its JVM: killing Python frees the lock half a second
 before its JVM dies, so the next holder waits for that process to be gone. Elsewhere (abfss, GCS,
 HDFS) Delta's own commit is safe; on S3 without a multi-writer log store one runner is a documented
-condition. docs/guarantees.md, "Applying".
+condition. docs/guarantees.md, "Applying". `find_place` says which locks a table may have that is known by its address.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from weakref import WeakKeyDictionary
 
-from mirrorlib.delta.table import refer
-from mirrorlib.errors import LandingZoneError, TableBusyError
+from mirrorlib.delta.address import address_of, split_dotted
+from mirrorlib.delta.table import TableRef, refer
+from mirrorlib.errors import LandingZoneError, TableBusyError, TableNameError
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.leases import process_started
 from mirrorlib.journal.plan_log import read_object
-from mirrorlib.names import TableName
-from mirrorlib.store import LocalStore, Store, open_store
+from mirrorlib.names import TableName, parse_name
+from mirrorlib.store import LocalStore, PathOrUrl, Store, open_store
 from mirrorlib.store.protocol import translated
-from mirrorlib.store.target import STATE_FOLDER, Target
+from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger(__name__)
 _PROCESSES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # asking takes 20 ms
-LOCKS = "locks"  # the folder of them, where a state is or would be
+_LOCKS = "locks"  # the folder of them, where a state is or would be
 _PAUSE = 0.05  # seconds between two looks at a lock that somebody holds
 _LAST_BREATH = 30.0  # seconds that a JVM gets to end once its Python has let go of the lock
 
@@ -163,5 +165,74 @@ def find_locks(spark: SparkSession, target: Target, state: Store | None) -> Path
         with contextlib.suppress(LandingZoneError):  # a catalog may know places that we do not
             tables = open_store(place)
             if isinstance(tables, LocalStore):
-                return Path(tables.url) / STATE_FOLDER / LOCKS
-    return Path(state.url) / LOCKS if isinstance(state, LocalStore) else None
+                return Path(tables.url) / STATE_FOLDER / _LOCKS
+    return Path(state.url) / _LOCKS if isinstance(state, LocalStore) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlace:
+    """Where one table lies."""
+
+    shown: str
+    ref: TableRef  # how SQL and writers address it
+    # What its state folder, "" where nobody has said it, belongs to; the table has the name of `ref` in it.
+    root: Target
+
+    @contextlib.contextmanager
+    def hold(self, spark: SparkSession) -> Iterator[None]:
+        """Keep other Java processes off the table where Delta does not: on a local file system.
+
+        Each runner has the lock of its own target, which may be any of the folders above: all that have locks are
+        held, the outermost first.
+        """
+        state = open_store(self.root.state) if self.root.state else None
+        above = [(self.root.place, self.ref.name)]
+        if self.ref.path is not None:
+            above = _targets_of(open_store(self.ref.path).url.rstrip("/"))[::-1]
+        with contextlib.ExitStack() as held:
+            for folder, name in above:
+                target = replace(self.root, place=folder)
+                locks = find_locks(spark, target, state)
+                if folder == self.root.place or (locks is not None and os.path.isdir(locks)):  # noqa: PTH112  # False where nobody may look
+                    held.enter_context(lock_table(spark, target, state, name, lambda: False))
+            yield
+
+
+def find_place(
+    spark: SparkSession, table: PathOrUrl, *, state: PathOrUrl | None = None
+) -> TablePlace:
+    """Address a table, which need not be there."""
+    shown = address_of(table)
+    if "/" in shown or "\\" in shown:
+        folder, name = _root_of(open_store(shown).url.rstrip("/"))
+        root = Target.of(folder, catalog=None, state=state)
+    else:
+        parts = split_dotted(shown)
+        catalog = parts[-3] if len(parts) > 2 else spark.catalog.currentCatalog()  # noqa: PLR2004  # catalog.schema.table
+        schema = parts[-2] if len(parts) > 1 else split_dotted(spark.catalog.currentDatabase())[-1]
+        kept = open_store(state).url if state is not None else ""
+        root, name = Target(place=schema, catalog=catalog, state=kept), TableName(None, parts[-1])
+    return TablePlace(shown=shown, ref=refer(root, name), root=root)
+
+
+def _root_of(url: str) -> tuple[str, TableName]:
+    """Find the target that a table belongs to: the next folder above with a state in it, else the one it lies in."""
+    found = _targets_of(url)
+    if not found:
+        msg = "a table lies in a folder, and this is none's path"
+        raise LandingZoneError(msg, found=url, next_step="Give the path of a table's own folder.")
+    for root, name in found:
+        there = open_store(root).list_folder(STATE_FOLDER)
+        # Locks alone are no state, and left by whoever has changed a table.
+        if there is not None and (there.files or {*there.folders} - {_LOCKS}):
+            return root, name
+    return found[0]
+
+
+def _targets_of(url: str) -> list[tuple[str, TableName]]:
+    """List the folders that may be a table's target, as stores know them, and its name in each: the next one first."""
+    found = []
+    for root, name in targets_above(url):
+        with contextlib.suppress(TableNameError):
+            found.append((open_store(root).url, parse_name(name)))
+    return found

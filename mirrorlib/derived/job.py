@@ -22,7 +22,7 @@ from mirrorlib.commit.stage import ADD, CHANGE, DROP, FRESH, OP, SET, stage_fram
 from mirrorlib.delta.columns import is_same
 from mirrorlib.delta.ddl import allow_columns, make_table
 from mirrorlib.delta.key_property import keys_property
-from mirrorlib.delta.place import TablePlace
+from mirrorlib.delta.lock import TablePlace
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
 from mirrorlib.delta.table import Found, check_made, find_table, open_log
 from mirrorlib.derived.sources import Round, SourceTable

@@ -32,8 +32,8 @@ from mirrorlib.delta.key_property import (
     spell_keys_as,
     stored_keys,
 )
+from mirrorlib.delta.lock import TablePlace, find_place
 from mirrorlib.delta.log import TableLog
-from mirrorlib.delta.place import TablePlace, find_place
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
 from mirrorlib.delta.table import check_made, find_table, named_rows, open_log

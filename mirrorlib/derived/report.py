@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from mirrorlib.delta.place import TablePlace
+from mirrorlib.delta.lock import TablePlace
 from mirrorlib.derived.strategy.choose import How
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.plan_log import read_word, write_word

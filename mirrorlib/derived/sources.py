@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delta.address import FeedTable, find_feed_table
-from mirrorlib.delta.place import TablePlace, find_place
+from mirrorlib.delta.lock import TablePlace, find_place
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.feed.window import NOTHING, plan_window
 from mirrorlib.identifiers import fold_name

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mirrorlib.delta.address import act_on_tables, find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.place import find_place
+from mirrorlib.delta.lock import find_place
 from mirrorlib.delta.properties import FEED, FEED_DAYS, feed_properties, set_properties
 from mirrorlib.delta.sessions import set_conf
 from mirrorlib.errors import FeedError, SchemaError

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from mirrorlib.delivery.consumers import tell_horizon
 from mirrorlib.delta.address import FeedTable, act_on_tables, find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.place import find_place
+from mirrorlib.delta.lock import find_place
 from mirrorlib.delta.properties import FILE_RETENTION
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
 from mirrorlib.errors import JournalError, StoreError

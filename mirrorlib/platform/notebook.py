@@ -21,7 +21,7 @@ from functools import cache
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from mirrorlib.delta.place import find_place
+from mirrorlib.delta.lock import find_place
 from mirrorlib.errors import ParameterError, StoppedError, first_few
 from mirrorlib.events import Observer
 from mirrorlib.ingest.options import Options

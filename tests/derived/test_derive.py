@@ -23,7 +23,7 @@ from derived.lakes import Lake
 from mirrorlib.cli.main import main
 from mirrorlib.commit.mark import Mark, append_rows
 from mirrorlib.delta.address import find_table_at
-from mirrorlib.delta.place import TablePlace, find_place
+from mirrorlib.delta.lock import TablePlace, find_place
 from mirrorlib.delta.sessions import configured
 from mirrorlib.derived import commit
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record

@@ -24,8 +24,7 @@ from obstore.store import MemoryStore
 
 from children import child
 from mirrorlib.delta import lock
-from mirrorlib.delta.lock import find_locks, hold_table, lock_table
-from mirrorlib.delta.place import find_place
+from mirrorlib.delta.lock import find_locks, find_place, hold_table, lock_table
 from mirrorlib.errors import StoreError, TableBusyError
 from mirrorlib.journal.leases import process_started
 from mirrorlib.names import parse_name
