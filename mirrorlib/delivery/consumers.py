@@ -113,8 +113,8 @@ def rewind_consumer(
             stream = registry.newest_stream()
             if stream is None:  # dropped a moment ago
                 continue
-            kept = pick(stream, "to", "mode", "net", "on_expired", "target")
-            wanted = {**kept, **begin, "first_table_id": stream.lineage}
+            kept = pick(stream, "to", "mode", "net", "on_expired")
+            wanted = {**kept, **begin, "first_table_id": stream.lineage, "target": place.owner}
             registry.begin(wanted, stream.ordinal + 1)
             registry.forget_rest()
     return tuple(registry.table for registry in found)
