@@ -135,7 +135,7 @@ class JournalError(MirrorError):
 class ForeignWriteError(MirrorError):
     """Somebody else wrote to the Delta table since mirrorlib's last commit."""
 
-    advice = "Run `mirrorlib reset`, or allow it with --allow-foreign-writes."
+    advice = "Run `mirrorlib rebuild`, or `reset`; or allow it with --allow-foreign-writes."
 
 
 class OutcomeUnknownError(MirrorError):

@@ -213,7 +213,9 @@ def _commits_of(place: Target, table: str, spark: SparkSession | None) -> Commit
         return find_table_at(address, shown=table).commits
     if spark is None:
         msg = "a table of a catalog cannot be found without Spark"
-        raise JournalError(msg, table=table, next_step="Give a session.")
+        raise JournalError(
+            msg, table=table, next_step="See it with mirrorlib consumers, or give spark."
+        )
     return find_feed_table(spark, address, shown=table).commits
 
 

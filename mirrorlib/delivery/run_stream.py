@@ -27,6 +27,7 @@ from mirrorlib.journal.streams import (
     advise_snapshot,
     last_seen,
     position_of,
+    snapshot_command,
     version_given,
 )
 from mirrorlib.names import as_names
@@ -95,7 +96,8 @@ def _check_same(job: StreamJob, entry: WindowEntry | None) -> None:
     if stream.target in {"", owner} or job.source.commits.is_still(*last_seen(stream, entry)):
         return
     msg = f"the consumer {stream.consumer} is registered for a table of this name in another target"
-    step = "Use another name or another state folder, or drop it: mirrorlib consumers TARGET --drop NAME"
+    anew = snapshot_command(stream.consumer, stream.table)
+    step = f"Use another name or another state folder; where it is this one, moved: {anew}"
     raise OtherWishesError(msg, table=stream.table, found=stream.target, next_step=step)
 
 

@@ -66,7 +66,7 @@ def plan_zone(
     """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
 
     Arguments mean the same as for `apply`, see `Options`. Nothing is written. *quiet*, *cleanup*, *retention*
-    and *parallelism* change nothing that is told, nor does *listing*: here every folder is listed in full.
+    and *parallelism* change nothing that is told but the hash, nor does *listing*: here every folder is listed in full.
 
     Raises:
         LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.

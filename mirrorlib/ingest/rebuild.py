@@ -245,5 +245,6 @@ def _is_undone(commits: Iterable[Commit], table: str) -> bool:
     if since:
         msg = "the table has been written to since its rebuild, so undoing that would lose it"
         what = f"version {since[0].version}: {since[0].operation}"
-        raise ForeignWriteError(msg, table=table, found=what)
+        step = f"Nothing was undone. See mirrorlib ledger TARGET; to take both back, mirrorlib rebuild TARGET {table}"
+        raise ForeignWriteError(msg, table=table, found=what, next_step=step)
     return False

@@ -38,7 +38,7 @@ _FORGOTTEN = "forgotten.json"
 class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
     """One consumer's streams, windows and outcomes for one table, in the store of a state folder."""
 
-    mend = "Restore the file, or drop the consumer and export again: mirrorlib consumers TARGET --drop NAME"
+    mend = "Restore the file, or drop it and export again: mirrorlib consumers TARGET --drop NAME --table TABLE"
 
     def __init__(self, state: Store, consumer: str, table: TableName) -> None:
         folder = f"{FOLDER}/{TableName(None, consumer).segment}/{table.segment}"

@@ -17,7 +17,7 @@ import mirrorlib
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.errors import JournalError, TableBusyError
 from mirrorlib.journal.leases import Lease, hold
-from mirrorlib.journal.registry import Registry
+from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 from mirrorlib.store import LocalStore, open_store
@@ -710,6 +710,12 @@ def test_targets_that_share_their_state_share_no_consumer_of_a_table(
     assert "failed" == refused.state
     assert f"in another target (found {source.target})" in refused.reason
     assert ("current", "") == (moved.export(**told).state, moved.export(**told).reason)
+
+    # A rewind from where the tables are now makes the consumer theirs, whatever became of them.
+    mirrorlib.rewind_consumer(moved.target, "lake", "snapshot", state=told["state"])
+    stream = registries(open_store(told["state"]), "lake")[0].newest_stream()
+    assert stream is not None
+    assert str(moved.target) == stream.target
 
 
 def test_a_stream_comes_after_another_by_its_number() -> None:

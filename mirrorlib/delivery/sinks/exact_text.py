@@ -40,7 +40,9 @@ def check_types(frame: DataFrame, table: str, place: str) -> None:
             odd = [*(f"a map by {key.simpleString()}" for key in keys), *odd]
         if odd:
             msg = f"this type has no place in {place}"
-            step = "Make the column text, or export to another kind of receiver."
+            step = (
+                "Make the column text, or let another consumer deliver to another kind of receiver."
+            )
             raise SchemaError(msg, table=table, column=name, found=odd[0], next_step=step)
 
 

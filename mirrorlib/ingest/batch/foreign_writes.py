@@ -219,7 +219,7 @@ def _guard(work: Work, commits: tuple[Commit, ...], first: int, newest: int) -> 
     else:
         found = f"version {first}"
         msg = "the table's history no longer reaches back to our last commit, so nobody can tell who wrote since"
-    step = f"Start the table over, mirrorlib reset TARGET {work.table}, or accept it with --allow-foreign-writes."
+    step = f"Run mirrorlib rebuild TARGET {work.table}, or reset; or accept it with --allow-foreign-writes."
     raise ForeignWriteError(msg, table=work.table, found=found, next_step=step)
 
 

@@ -172,7 +172,8 @@ class _Look:
         had = last.done.columns if last.done else ()
         if gone := [name for name, _ in had if not find_column(every, name)]:
             msg = "the table lacks a column that it had after its last batch"
-            raise ForeignWriteError(msg, table=self.name.shown, column=gone[0])
+            step = f"Compute it anew: mirrorlib rebuild TARGET {self.name}"
+            raise ForeignWriteError(msg, table=self.name.shown, column=gone[0], next_step=step)
         # What was rescued names files by where they lay when they were applied.
         columns = tuple(column for column in every if column.name != RESCUED)
         by = find_column(columns, conditional.pop())

@@ -35,13 +35,13 @@ def check_columns(delivery: Delivery, *reserved: str, comparable: bool) -> None:
     for name in delivery.columns:
         if fold_name(name) in reserved or fold_name(name).startswith(OURS):
             msg = f"the column's name is taken by what mode {mode} adds"
-            step = "Rename it at the source, or choose another mode."
+            step = "Rename it at the source, or let another consumer choose another mode."
             raise SchemaError(msg, table=table, column=name, next_step=step)
     for field in delivery.frame.schema.fields if comparable else ():
         if not is_comparable(field.dataType):
             msg = "a column of this type cannot be compared, so equal rows cannot be told"
             kind = field.dataType.simpleString().partition("<")[0]
-            step = "Choose mode changes, or mode current with keys."
+            step = "Give keys, or let another consumer choose mode changes."
             raise SchemaError(msg, table=table, column=field.name, found=kind, next_step=step)
 
 

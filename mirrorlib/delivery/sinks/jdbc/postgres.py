@@ -182,7 +182,7 @@ class PostgresSession:
         schema = table.schema or self.run("SELECT current_schema()")[0][0]
         if schema is None:
             msg = "no schema of the search path is there"
-            step = "Name one: &options=-csearch_path%3DNAME"
+            step = "Make one, or set PGOPTIONS=-csearch_path=NAME."
             raise TableNameError(msg, table=str(table), next_step=step)
         reason = _refused(str(schema)) or _refused(table.table)
         if not reason and (str(schema).startswith("pg_") or schema == "information_schema"):

@@ -132,7 +132,7 @@ class Cluster:
             raise
         if policy != _COMPACT:
             msg = f"the topic {name} is not compacted, and would forget what was delivered"
-            step = f"Set cleanup.policy=compact on it, or name another one: ?positions=…, beside {scene.topic}."
+            step = "Set cleanup.policy=compact on it, or let a new consumer name another: ?positions=…."
             raise scene.error(msg, step, policy)
 
 

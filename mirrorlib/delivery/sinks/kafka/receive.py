@@ -243,6 +243,6 @@ def _take(message: Read, reached: dict[int, int], scene: Scene) -> list[tuple[st
     told, topic = read_object(value), scene.address.positions
     if not told.keys() >= _TOLD or not isinstance(told["window"], int):
         msg = f"the topic {topic} has a record that is no position"
-        step = f"Give mirrorlib a topic of its own: ?positions=…, not {topic}."
+        step = f"Give another consumer a topic of its own for them: ?positions=…, not {topic}."
         raise scene.error(msg, step, f"partition {partition}, offset {offset}")
     return [(key.decode(), told)]

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Sent
 
-from mirrorlib.delivery.sinks.kafka.address import MESSAGE_BYTES
+from mirrorlib.delivery.sinks.kafka.address import ENVIRONMENT, MESSAGE_BYTES
 from mirrorlib.delivery.sinks.kafka.cluster import client_conf
 from mirrorlib.delivery.sinks.kafka.messages import Message
 from mirrorlib.delivery.sinks.kafka.trouble import FENCED, Scene, codes, error_of, translated
@@ -193,8 +193,8 @@ class Transactions:
     def _too_slow(self) -> StoreError:
         reason = f"the window cannot be sent within {self._longest:g} seconds, as long as a transaction may take"
         step = (
-            "Deliver smaller windows: --max-versions N; where one commit is too large, raise the broker's"
-            " transaction.max.timeout.ms, and give ?transaction.timeout.ms=… as long."
+            "Raise the broker's transaction.max.timeout.ms, and set"
+            f" {ENVIRONMENT}TRANSACTION_TIMEOUT_MS as high."
         )
         return self._scene.error(reason, step, f"{self._sent:,} messages were sent")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
 
-from mirrorlib.delivery.sinks.kafka.address import Address
+from mirrorlib.delivery.sinks.kafka.address import ENVIRONMENT, Address
 from mirrorlib.errors import MirrorError, StoreError, TableBusyError, first_line
 
 
@@ -84,11 +84,11 @@ class Scene:
             step = "Correct it in the URL, or in the environment's MIRRORLIB_KAFKA_…"
             return "an option cannot be used", step
         if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-            step = "Give ?transaction.timeout.ms=… up to the broker's transaction.max.timeout.ms."
+            step = f"Set {ENVIRONMENT}TRANSACTION_TIMEOUT_MS up to the broker's transaction.max.timeout.ms."
             return "the broker does not allow transactions that long", step
         if code == KafkaError.MSG_SIZE_TOO_LARGE:
             step = (
-                "Raise max.message.bytes of the topic, and give ?message.max.bytes=… as large;"
+                f"Raise max.message.bytes of the topic, and set {ENVIRONMENT}MESSAGE_MAX_BYTES as high;"
                 " or leave large columns out."
             )
             return "a message is larger than it may be", step

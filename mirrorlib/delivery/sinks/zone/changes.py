@@ -69,7 +69,7 @@ def change_rows(data: pa.Table, keys: Sequence[str], table: str) -> pa.Table:
         if tells_rows(data):
             msg = "rows were updated or deleted, and the table has no keys by which a landing zone could say so"
             step = (
-                "Export it to another kind of receiver; or give its keys (--key, or keys={table: "
+                "Let another consumer deliver it to another kind of receiver; or give its keys (--key, or keys={table: "
                 f"[columns]}}), and begin anew, as the window was planned without. {ANEW}"
             )
             raise MarkerError(msg, table=table, next_step=step)
