@@ -12,12 +12,8 @@ from __future__ import annotations
 import sqlite3
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import mirrorlib
-
-if TYPE_CHECKING:
-    from mirrorlib.journal.streams import Stream
 
 _TABLE = "CREATE TABLE IF NOT EXISTS changes (source TEXT, stream TEXT, number INT, line TEXT)"
 _LINE = """to_json(struct(*), map('ignoreNullFields', 'false',
@@ -31,7 +27,7 @@ class ChangeLog:
         """Take the file, which is made."""
         self.path = path
 
-    def position(self, stream: Stream) -> int:
+    def position(self, stream: mirrorlib.Stream) -> int:
         """Return the stream's last window."""
         with closing(sqlite3.connect(self.path)) as db:
             db.execute(_TABLE)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.report import ApplyReport, BatchReport, PlanReport, TableReport
     from mirrorlib.ingest.reset import reset_table as reset
     from mirrorlib.ingest.run import apply_zone as apply
+    from mirrorlib.journal.streams import Stream, WindowPlan
     from mirrorlib.keys.declare import key_by, propagate, union_keyed
     from mirrorlib.keys.foundry import FoundrySchema, from_foundry_schema, to_foundry_schema
     from mirrorlib.keys.read import KeysReport, explain_keys, keys_of, require_keys
@@ -106,11 +107,13 @@ __all__ = [
     "StatusReport",
     "StoppedError",
     "StoreError",
+    "Stream",
     "TableBusyError",
     "TableNameError",
     "TableReport",
     "VerifyReport",
     "WhereReport",
+    "WindowPlan",
     "__version__",
     "apply",
     "check",
