@@ -24,7 +24,7 @@ PLACE: Arguments = {"LANDING_ZONE": "folder or URL that holds the table folders"
 TARGET: Arguments = {
     "TARGET": "root path or URL of the Delta tables; with --catalog, a schema's name",
     "--catalog NAME": "the tables are this Spark catalog's, CATALOG.TARGET.table, where a platform brings the session",
-    "--state PATH": "where the journal lives (default: TARGET/_mirrorlib)",
+    "--state PATH": "where the journal lives (default: TARGET/_mirrorlib; with --catalog it has to be given)",
     **JSON,
 }
 EVENTS: Arguments = {
