@@ -33,10 +33,6 @@ _HISTORY = (
     "DELTA_VERSION_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS",
 )  # fmt: skip
 _DEFAULTS = {FILE_RETENTION: "interval 1 week", LOG_RETENTION: "interval 30 days"}  # Delta's own
-_STEPS = {
-    FILE_RETENTION: "Say how long files are kept, with --hours.",
-    LOG_RETENTION: "Set it as Delta writes it: interval 30 days.",
-}
 _NOTICE = 10  # of the time that a version is kept, the last part in which it is told that it goes
 _PART = re.compile(r"(\d+)\s+((?:micro|milli)?second|minute|hour|day|week)s?")
 _PLANNING = "Error occurred during query planning"
@@ -182,7 +178,8 @@ def retention_of(commits: Commits, name: str) -> timedelta:
     if kept is None:
         msg = f"the table's {name} cannot be understood"
         found = commits.metadata.properties.get(name)
-        raise FeedError(msg, table=commits.shown, found=found, next_step=_STEPS[name])
+        step = f"Set it as Delta writes it: {_DEFAULTS[name]}."
+        raise FeedError(msg, table=commits.shown, found=found, next_step=step)
     return kept
 
 
