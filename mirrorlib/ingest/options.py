@@ -55,7 +55,7 @@ class Options:
         max_bytes: bytes of change files a batch; a batch holds at least one file.
         parallelism: tables at once; by default as many as there are cores, at most eight.
         retry: try files again that have not changed since they damaged a plan; cut a batch that an earlier run has
-            planned, and that no other one is at, to *max_files* and *max_bytes*.
+            planned, and that no other one is at, as small as this run asks for.
         allow_foreign_writes: go on although somebody else wrote to a table.
         allow_empty: let a reset table be replaced by no rows, and an empty snapshot empty its table.
         quiet: leave rows alone that an update would not change; the change feed shrinks.
@@ -69,7 +69,7 @@ class Options:
             nothing once a file was applied, nor for a table that starts over and shows earlier ones.
         on_gone: what becomes of a Delta table whose folder is gone from the zone: "keep" or "drop".
         cleanup: where applied files are moved to, in their table's folder: `_ProcessedFiles` ("move")
-            or `_FilesReadyToDelete` ("delete"); None leaves them where they are.
+            or `_FilesReadyToDelete` ("delete"); by default they stay where they are.
         retention: days after which moved files are removed, seven by default; goes with *cleanup*.
         plain_folders: a table folder without `_metadata.json` waits for it ("wait"), or its files are
             rows to be appended, each file once ("append"): Parquet, CSV with a header, JSON lines,
@@ -90,7 +90,7 @@ class Options:
             in place, at the price that docs/readers.md tells. A table remembers it, and later runs keep to it.
         partial_updates: what an update or upsert sets: the columns that its file has ("absent"), what is not
             NULL ("nulls"), what a column of the files lists ("listed:COLUMN"), or every column ("never");
-            None goes by `partialUpdates` in the table's metadata, and without it sets every column.
+            by default as `partialUpdates` in the table's metadata says, and without it every column.
         snapshots: each numbered file is the table as it is from then on (a nightly dump); what differs from
             the table is committed, and nothing else.
         max_loss: the share of a table's rows that a snapshot may delete; one that deletes more is refused

@@ -69,7 +69,8 @@ def plan_zone(
     and *parallelism* change nothing that is told but the hash, nor does *listing*: here every folder is listed in full.
 
     Raises:
-        LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.
+        ValueError: an option's value is not what it may be.
+        LandingZoneError: there is no landing zone, it lies inside its target, or the reverse; a pattern fits no table.
 
     """
     options = Options(**asked)

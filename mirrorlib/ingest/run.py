@@ -77,7 +77,8 @@ def apply_zone(
         what became of every table; a table that is blocked or failed raises nothing.
 
     Raises:
-        LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.
+        ValueError: an option's value is not what it may be.
+        LandingZoneError: there is no landing zone, it lies inside its target, or the reverse; a pattern fits no table.
         JournalError: the state folder cannot be used.
         MirrorError: the plan is not the one that was approved.
 
