@@ -116,7 +116,11 @@ def _fill(parser: argparse.ArgumentParser, text: str, command: Command) -> None:
     parser.description = f"{text[0].upper()}{text[1:]}. {command.more}".strip()
     parser.set_defaults(run=command.run, refuse=parser.error, json=False, memory="2g", state=None)
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="log each table and commit to standard error"
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="log each table and commit to standard error; -vv also what Spark says, which may hold values of rows",
     )
     command.add_to(parser)
 

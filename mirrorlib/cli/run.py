@@ -17,7 +17,7 @@ from mirrorlib.cli.command import call_shown, say_error, say_json
 from mirrorlib.cli.main import CLOSED, OK, SIGNALLED, STOPPED, USAGE
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.delta.lock import has_lost_java
-from mirrorlib.delta.trouble import is_sparks, log_level, spark_error
+from mirrorlib.delta.trouble import is_sparks, spark_error
 from mirrorlib.errors import LocalSparkError, MirrorError, StoreError
 from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.operate.listeners.listen import listen
@@ -52,10 +52,12 @@ def run_one(arguments: argparse.Namespace) -> int:
 
 def _run_one(arguments: argparse.Namespace) -> int:
     told, log = vars(arguments), logging.StreamHandler()
-    level = logging.INFO if arguments.verbose else logging.ERROR
+    level = (logging.ERROR, logging.INFO, logging.DEBUG)[min(arguments.verbose, 2)]
     log.setLevel(level)  # of what listeners are told, no more is shown
     form = "%(asctime)s %(levelname)s %(name)s %(message)s"
-    logging.basicConfig(level=level, format=form, handlers=[log])
+    logging.basicConfig(level=max(level, logging.INFO), format=form, handlers=[log])
+    if level == logging.DEBUG:  # ours alone: others' may hold credentials
+        logging.getLogger("mirrorlib").setLevel(level)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         with listen(*told.get("events", ()), alert=told.get("alert")), told_of_trouble():
@@ -76,7 +78,7 @@ def _run_one(arguments: argparse.Namespace) -> int:
     except Exception as exc:
         if is_sparks(exc):
             error = spark_error(exc, "do what was asked for")
-            logging.getLogger(__name__).log(log_level(error), "Spark failed", exc_info=exc)
+            logging.getLogger(__name__).debug("Spark failed", exc_info=exc)
         elif isinstance(exc, OSError):
             logging.getLogger(__name__).info("a file failed", exc_info=exc)
             step = "See that each place that was named is what it has to be, and may be read and written."

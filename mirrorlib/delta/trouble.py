@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import traceback
 from dataclasses import dataclass, replace
 
 from mirrorlib.errors import MirrorError, first_line
@@ -23,7 +24,7 @@ _RAISED = re.compile(  # the last line of a traceback of Python's, and where it 
 )
 _LONGEST = 300  # characters of what Spark says
 _AGAIN = "The next run tries again."
-_LOG = f"The log has the whole story. {_AGAIN}"
+_LOG = f"The log has the whole story at DEBUG (-vv). {_AGAIN}"
 _NEWER = "Run the version of Spark and Delta that whoever changed the table has, or a newer one."
 _START_OVER = "Start the table over with `mirrorlib reset`, or restore what was removed."
 _SMALLER = (
@@ -189,23 +190,18 @@ def spark_error(exc: BaseException, doing: str, table: str | None = None) -> Mir
     return MirrorError(told.reason, table=table, found=told.found, next_step=told.next_step)
 
 
-def log_level(error: MirrorError) -> int:
-    """Say how loudly the log has Spark's own story: what is known by name says all that people need."""
-    return logging.ERROR if error.next_step == _LOG else logging.INFO
-
-
 def as_mirror_error(exc: Exception, table: str) -> MirrorError:
     """Give an error as reports tell it: Spark's in our words, what nobody foresaw by its class and first line.
 
-    Catch everything and ask here where one table's trouble is not to be its neighbours'.
+    Catch everything and ask here where one table's trouble is not to be its neighbours'. The log has its own words at
+    DEBUG alone, as they may hold values of rows.
     """
     if isinstance(exc, MirrorError):
         return exc
-    told = spark_error(exc, "do what the table needs", table) if is_sparks(exc) else None
-    level = logging.ERROR if told is None else log_level(told)
-    _LOGGER.log(level, "%s: failed unexpectedly", table, exc_info=exc)
-    if told is not None:
-        return told
+    _LOGGER.debug("%s: failed unexpectedly", table, exc_info=exc)
+    if is_sparks(exc):
+        return spark_error(exc, "do what the table needs", table)
+    where = "".join(traceback.format_tb(exc.__traceback__))
+    _LOGGER.error("%s: an unexpected %s from\n%s", table, type(exc).__name__, where)
     msg = f"an unexpected {type(exc).__name__}"
-    step = "The log has the whole story; the table is tried again on the next run."
-    return MirrorError(msg, table=table, found=first_line(exc, _LONGEST), next_step=step)
+    return MirrorError(msg, table=table, found=first_line(exc, _LONGEST), next_step=_LOG)

@@ -231,23 +231,29 @@ def test_a_name_with_a_bracket_is_no_condition() -> None:
 
 
 @pytest.mark.parametrize(
-    "text,level",
+    "failure",
     [
-        ("[DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT] x", "INFO"),
-        ("No space left on device", "INFO"),
-        ("[CAST_INVALID_INPUT] x", "ERROR"),
-        ("[NOBODY_KNOWS_IT] x", "ERROR"),
+        PySparkException("[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] - v : 4711"),
+        PySparkException("[CAST_INVALID_INPUT] The value '4711' cannot be cast"),
+        ValueError("4711"),
     ],
 )
-def test_the_log_is_loud_about_what_has_no_sentence_of_ours(
-    text: str, level: str, caplog: pytest.LogCaptureFixture
+def test_the_log_has_others_words_at_debug_alone(
+    failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is known by name is told without a stack trace; the log has it where it is asked for."""
-    caplog.set_level(logging.INFO)
+    """They may hold values of rows; of what nobody foresaw, where it came from is told aloud."""
+    caplog.set_level(logging.DEBUG)
 
-    as_mirror_error(PySparkException(text), "orders")
+    try:
+        raise failure
+    except type(failure):
+        as_mirror_error(failure, "orders")
 
-    assert [level] == [one.levelname for one in caplog.records if one.exc_info]
+    formatter = logging.Formatter()
+    told = {one.levelno: formatter.format(one) for one in caplog.records}
+    assert "4711" in told.pop(logging.DEBUG)
+    assert "4711" not in str(told)
+    assert (type(failure) is ValueError) == ("raise failure" in str(told))
 
 
 def test_of_java_the_cause_is_told() -> None:

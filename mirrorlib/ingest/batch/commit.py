@@ -140,7 +140,7 @@ class _BatchCommitter(Committer[int | None, Commit]):
         elif not tell_trouble(failure, "").outside:
             fault = find_damage(self.attempt.source, plan)
         if fault is None:
-            _LOG.error("%s: batch %d failed", work.table, plan.batch, exc_info=failure)
+            _LOG.debug("%s: batch %d failed", work.table, plan.batch, exc_info=failure)
             alone = plan.files[0].name if len(plan.files) == 1 else None
             error = spark_error(failure, f"commit batch {plan.batch}", work.table)
             raise error.but(file=alone) from failure

@@ -95,7 +95,7 @@ def _review_table(
         except StoreError as exc:
             found.add("not-checked", exc.reason)
         except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-            _LOG.exception("%s: cannot be reviewed", table)
+            _LOG.debug("%s: cannot be reviewed", table, exc_info=True)
             found.add("not-checked", f"an unexpected {type(exc).__name__}")
     findings = found.all()
     severities = [finding.severity for finding in findings]
