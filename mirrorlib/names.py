@@ -187,7 +187,7 @@ def refuse_unmatched(
         if not any(matches(name, pattern) for name in there):
             msg = "no table matches"
             found = f"tables {', '.join(name.shown for name in shown[:10]) or 'none'}"
-            raise LandingZoneError(msg, table=pattern, found=found, next_step="Correct --table.")
+            raise LandingZoneError(msg, table=pattern, found=found, next_step="Correct the name.")
 
 
 def uncarriable(name: TableName) -> TableNameError | None:

@@ -123,13 +123,14 @@ def _receiver(to: str | Sink, mode: str | None, target: Target, *, net: bool) ->
 
 
 def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
-    """Find the tables; a name without a glob that fits none is told as a table that is not there.
+    """Find the tables; a glob that fits none is refused, and a name is told as a table that is not there.
 
     Keys of a table that is asked for and not there are refused: those of a misspelt one would go for nothing.
     """
-    found = find_tables(run.spark, run.target.place, run.target.catalog, patterns)
+    globs = [pattern for pattern in patterns if set("*?[") & set(pattern)]
+    found = find_tables(run.spark, run.target.place, run.target.catalog, patterns, each=globs)
     names = {name for name, _ in found} | {name.rpartition("/")[2] for name, _ in found}
-    missing = [name for name in patterns if name not in names and not set("*?[") & set(name)]
+    missing = [name for name in patterns if name not in {*names, *globs}]
     shown = [*(name for name, _ in found), *missing]
     for table in run.keys if isinstance(run.keys, Mapping) else ():
         there = table in names or any(table in {name, name.rpartition("/")[2]} for name in missing)

@@ -139,6 +139,10 @@ def test_wrong_words_are_told(
             [*export, f"files:{tmp_path}/o", "--key", '{"none": ["id"]}'],
             "keys are given for a table",
         ),
+        (
+            ["export", target, "dbo/*", *export[2:], f"files:{tmp_path}/o"],
+            "dbo/*: no table matches (found tables none)",
+        ),
         (["consumers", target, "--drop", "lake"], "no consumer lake"),
     ):
         code, out, err = run(capsys, *arguments)

@@ -471,7 +471,7 @@ def test_what_is_asked_for_has_to_be_there(
         mirrorlib.verify(spark, str(zone), target)
     mirrorlib.apply(spark, str(zone), target)
 
-    with pytest.raises(LandingZoneError, match=r"Correct --table\."):
+    with pytest.raises(LandingZoneError, match=r"Correct the name\."):
         mirrorlib.verify(spark, str(zone), target, tables=["oders"])
 
 

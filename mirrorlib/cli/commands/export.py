@@ -67,7 +67,7 @@ EXPORT = Command(
     "known from its landing zone, say them with --key; where they do not tell its rows apart, with --no-key.",
     arguments={
         **TARGET,
-        "TABLE*": "names or globs such as 'dbo/*' (default: all)",
+        "TABLE*": "names or globs such as 'dbo/*', with --catalog without the schema folder (default: all)",
         "--consumer! NAME": "who is delivered to",
         "--to! URL": "delta:PATH, delta:catalog.schema, files:URL?format=parquet|jsonl|csv, zone:URL, "
         "jdbc:postgresql://…, jdbc:sqlite:PATH or kafka://HOST:PORT/TOPIC",
