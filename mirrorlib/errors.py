@@ -116,7 +116,7 @@ class MarkerError(MirrorError):
 class SchemaError(MirrorError):
     """A change file's schema does not fit the table's, or a column cannot be carried."""
 
-    advice = "Publish a corrected file under the same name, or reset the table."
+    advice = "Publish a corrected file under the same name; the next run reads it."
 
 
 class SnapshotError(MirrorError):

@@ -38,6 +38,10 @@ _SQL_TYPES = {
     WALL_CLOCK: "timestamp_ntz",
 }
 _ARROW_TYPES = {name: kind for kind, name in _SQL_TYPES.items()}
+NO_TYPE_STEP = (  # where no type holds all; whoever starts over meets the same value
+    "Publish a corrected file under the same name; or a full load as file N, and begin with that: "
+    "mirrorlib reset TARGET TABLE --start-at N"
+)
 _MAPPED = set(" ,;{}()\n\t=")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _SMALL = INTEGERS[:3]  # what every Delta widens in place

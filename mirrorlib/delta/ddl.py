@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delta import properties as known
 from mirrorlib.delta.columns import (
+    NO_TYPE_STEP,
     Column,
     Columns,
     find_column,
@@ -187,7 +188,7 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: s
         if rows.where(~kept).limit(1).collect():
             msg = "a value of the table itself does not fit the type that would hold both"
             found = f"{was.simpleString()} in the table, {column.sql_type} wanted"
-            step, shown = f"Start the table over: mirrorlib reset TARGET {ref.name}", str(ref.name)
+            step, shown = NO_TYPE_STEP, str(ref.name)
             raise SchemaError(
                 msg, table=shown, file=file, column=column.name, found=found, next_step=step
             )

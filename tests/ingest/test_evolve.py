@@ -241,6 +241,7 @@ def test_a_bigint_is_not_rounded_by_the_type_that_its_column_widens_to(
 
     assert ("v", 1) == (error.column, error.row)
     assert "no type holds both" in str(error)
+    assert "mirrorlib reset TARGET TABLE --start-at N" in str(error)
     exact = prepared(zone, before, pa.table({"v": [1, 2**24 + 1]}))
     assert (None, "v double") == (exact.fault, shown(exact.growth.columns))
 

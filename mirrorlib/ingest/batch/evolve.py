@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import Column, Columns, find_column, in_place, sql_type
+from mirrorlib.delta.columns import NO_TYPE_STEP, Column, Columns, find_column, in_place, sql_type
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import by_name, fold_name
 from mirrorlib.ingest.rows.decode import OpenedFile
@@ -26,9 +26,6 @@ from mirrorlib.landing.columns import FileColumn
 from mirrorlib.landing.types import widen_type
 
 _NONE_HOLDS_BOTH = "a value of the file does not fit the table's type, and no type holds both"
-_START_OVER = (
-    "Publish a corrected file under the same name, or start the table over with `mirrorlib reset`."
-)
 
 
 class BatchEndsError(Exception):
@@ -133,7 +130,7 @@ class Newcomer:
         policies = source.policies
         types = f"{column.stored} in the file, {mine.sql_type} in the table"
         if wider is None or wider == mine.type:
-            raise self._error(column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
+            raise self._error(column, _NONE_HOLDS_BOTH, types, NO_TYPE_STEP, row)
         old = find_column(self.before, mine.name)
         rewrites = old is not None and not _widens_in_place(old.type, wider, policies.readers)
         if rewrites and not self.rewritable:
@@ -149,7 +146,7 @@ class Newcomer:
         wide = replace(mine, type=wider)
         unheld = find_misfit(self.landed, column, wider)
         if unheld is not None and policies.plain != "add":
-            raise self._error(column, _NONE_HOLDS_BOTH, types, _START_OVER, unheld)
+            raise self._error(column, _NONE_HOLDS_BOTH, types, NO_TYPE_STEP, unheld)
         for one in self.earlier if (mine.type, wider) == (pa.int64(), pa.float64()) else ():
             its = one.schema.column(mine.name)
             if its is not None and find_misfit(one, its, wider) is not None:
