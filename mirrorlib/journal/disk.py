@@ -159,7 +159,8 @@ def check_owner(state: Store, owner: str | None) -> dict[str, Any] | None:
 
     Raises `JournalError` where it is another target's, or of another format.
     """
-    said = read_record(state, STATE_FILE, dict, "the journal", JournalError, step=PlanLog.mend)
+    step = "Restore the file from a backup, or remove it: the next run writes it anew."
+    said = read_record(state, STATE_FILE, dict, "the journal", JournalError, step=step)
     if said is None or owner is None or said.get("target") in {None, owner}:
         return said
     msg = "the state folder is another target's, whose journal says nothing about this one"

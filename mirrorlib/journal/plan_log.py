@@ -55,7 +55,9 @@ class PlanLog(Generic[S, P, D, E]):
     Plans are numbered within the life, or stream, *of* which they are.
     """
 
-    mend: ClassVar = "Restore the file from a backup, or reset the table."
+    mend: ClassVar = (
+        "Restore the file from a backup or, unless it lies in `lives`, reset the table."
+    )
 
     def __init__(self, state: Store, table: str, folder: str, kinds: _Kinds[P, D, E, S]) -> None:
         self.state = state

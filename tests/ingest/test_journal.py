@@ -405,8 +405,13 @@ def test_a_state_folder_of_another_format_is_refused(state: LocalStore, data: by
     open_state(state)
     state.put("state.json", data)
 
-    with pytest.raises(JournalError, match=r"state\.json"):
+    with pytest.raises(JournalError, match=r"state\.json") as told:
         open_state(state)
+
+    assert ("remove it" in str(told.value)) == (b"format" not in data)
+    state.delete("state.json")
+    open_state(state, "c.bronze")
+    assert "c.bronze" == json.loads(state.read("state.json") or b"")["target"]
 
 
 @pytest.mark.thorough
@@ -422,8 +427,9 @@ def test_a_damaged_journal_stops_its_own_table_only(mirror: Mirror, pattern: str
 
     states = {report.table: (report.state, report.error) for report in mirror.apply().tables}
     assert {"customers": ("current", None), mirror.name: ("failed", "JournalError")} == states
-    mirror.assert_failed("JournalError", path.name)
+    report = mirror.assert_failed("JournalError", path.name)
     assert newest == mirror.newest
+    assert "unless it lies in `lives`, reset the table" in report.reason
 
     path.write_text(whole)
     mirror.assert_current()
