@@ -233,7 +233,8 @@ def _find_undoable(journal: Journal, name: TableName) -> tuple[Life, Entry, Done
     before = was[1].done if was and was[1].position == entry.position else None
     if before is None or entry.plan.table_version is None:
         msg = "the rebuild cannot be undone: it has taken files that were not applied before"
-        raise JournalError(msg, table=table, file=entry.plan.files[-1].name)
+        step = f"Rebuild it again: mirrorlib rebuild TARGET {table} [--start-at N]"
+        raise JournalError(msg, table=table, file=entry.plan.files[-1].name, next_step=step)
     return lives[-1], entry, done, before
 
 

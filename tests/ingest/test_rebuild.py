@@ -241,7 +241,7 @@ def test_a_snapshot_of_the_source_that_was_published_takes_the_place_of_all_befo
     (told,) = rebuild(mirror, start_at=6).tables
 
     assert ("current", 6) == (told.state, told.position), told.reason
-    with pytest.raises(JournalError, match="cannot be undone: it has taken files"):
+    with pytest.raises(JournalError, match=r"taken files.*Rebuild it again: mirrorlib"):
         undo(mirror)
     assert {(1, "source 1"), (5, "source 5")} == {
         (r["id"], r["v"])

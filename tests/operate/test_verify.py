@@ -386,6 +386,23 @@ def test_batches_count_by_their_own_policies(
 
 
 @pytest.mark.thorough
+def test_updates_that_were_conditional_in_some_batches_only_are_verified_once_rebuilt(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """As its text says: a rebuild goes by the newest batch's rule."""
+    orders = zone.table("orders", keys=["id"], metadata={"ConditionalUpdateColumn": "n"})
+    for conditional, value in ((False, 1), (True, 2)):
+        orders.file([{"id": 1, "n": value}], [4])
+        mirrorlib.apply(spark, str(zone), target, conditional_updates=conditional)
+
+    (told,) = mirrorlib.verify(spark, str(zone), target).tables
+    mirrorlib.rebuild(spark, target, "orders")
+
+    assert "mirrorlib rebuild TARGET orders" in told.reasons[0]
+    assert {"orders": "equal"} == states(mirrorlib.verify(spark, str(zone), target))
+
+
+@pytest.mark.thorough
 def test_keys_that_grow_from_row_to_row_come_once_until_one_comes_again(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

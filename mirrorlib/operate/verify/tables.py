@@ -164,7 +164,8 @@ class _Look:
             msg = (
                 "updates were conditional in some batches only, and what that comes to is not told"
             )
-            raise JournalError(msg, table=self.name.shown)
+            step = f"It can be verified once it is rebuilt by one rule: mirrorlib rebuild TARGET {self.name}"
+            raise JournalError(msg, table=self.name.shown, next_step=step)
         rows = read_rows(self.spark, self.table, version)
         start = None if since is None else read_rows(self.spark, self.table, since)
         every = to_columns(rows.dtypes)
