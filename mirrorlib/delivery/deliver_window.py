@@ -182,7 +182,8 @@ def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int | None:
         frame = tell_changes(rows, window, source, plan.keys, net=stream.net, pairs=pairs)
         collected = collected if frame is rows else None
 
-    metadata = source.commits.metadata_at(plan.until)
+    metadata, begins = source.commits.metadata_at(plan.until), _begins(job, plan, given)
+    since = begins if metadata.mapped else plan.after  # the log may not go back so far
     # A stage of this call's own: a runner that was taken for gone may still be at the same window.
     with staging(spark, state, f"{job.registry.scratch}/{plan.attempt}") as stage:
         delivery = Delivery(
@@ -195,8 +196,9 @@ def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int | None:
             collected=collected,
             stated_rows=stated_rows,
             given=given,
-            begins=_begins(job, plan, given),
+            begins=begins,
             physical=physical_names(metadata),
+            begun=lambda: physical_names(source.commits.metadata_at(since)),
             renewed=lambda: renewed_columns(source.commits, NOTHING, plan.until),
             mapped=metadata.mapped,
         )

@@ -47,6 +47,7 @@ class Delivery:
         begins: the version up to which it was given them, None for the plan's: windows without a change leave nothing.
         physical: which column of the source's data files each name stands for, at the window's end and at any
             depth. Another one under a name of before holds other values in rows that no change tells of.
+        begun: gives `physical` as of where the window begins, for a receiver that has forgotten what it was told then.
         renewed: gives what such columns have become, by what they were, where all rows were written again in another
             type; it looks through the table's log.
         mapped: the source has column mapping, without which a name stands for one column for ever.
@@ -64,6 +65,7 @@ class Delivery:
     given: int | None = None
     begins: int | None = None
     physical: Mapping[str, str] = field(default_factory=dict)
+    begun: Callable[[], Mapping[str, str]] = dict
     renewed: Callable[[], Mapping[str, str]] = dict
     mapped: bool = False
 

@@ -75,6 +75,13 @@ class Source:
             rewind_consumer(f"{self.root}/source", kind, "snapshot")
         self.take(kinds)
 
+    def forget(self, kind: str) -> None:
+        """Let a copy's own log forget its windows, as Delta does after a month."""
+        often = "SET TBLPROPERTIES ('delta.checkpointInterval' = '1')"
+        self.spark.sql(f"ALTER TABLE delta.`{self.root}/{kind}/t` {often}")
+        for file in sorted((self.root / kind / "t" / "_delta_log").glob("0*.json"))[:-1]:
+            file.unlink()
+
     def _rows(self, path: str) -> list[tuple[Any, ...]]:
         frame = self.spark.read.format("delta").load(path)
         if "is_current" in frame.columns:
@@ -148,6 +155,31 @@ def test_exchanged_names_ask_for_a_snapshot(spark: SparkSession, tmp_path: Path)
         source.run(*(f"ALTER TABLE {{t}} RENAME COLUMN {a} TO {b}" for a, b in steps))
         source.run("UPDATE {t} SET d = 7 WHERE d IN (20, 200)")
         source.refuse(COPIES, f"column {other}, {one}: {OTHER}")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["current", "scd2"])
+def test_a_copy_whose_own_log_has_forgotten_its_columns_goes_by_the_sources(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    """A quiet month at the source, and upkeep of the copy; a column that somebody adds to that is none that has gone."""
+    source = Source(spark, tmp_path, "id INT, c INT, d INT")
+    source.run(MAP, "INSERT INTO {t} VALUES (1, 10, 100), (2, 20, 200)")
+    source.take([kind])
+    spark.sql(f"ALTER TABLE delta.`{tmp_path}/{kind}/t` ADD COLUMNS (note STRING)")
+    source.run("ALTER TABLE {t} ADD COLUMNS (e INT)", "UPDATE {t} SET e = 1 WHERE id = 1")
+    source.take([kind])
+    source.forget(kind)
+    source.run("ALTER TABLE {t} DROP COLUMN e", "UPDATE {t} SET d = 7 WHERE id = 1")
+    source.take([kind])
+    source.forget(kind)
+    source.run("ALTER TABLE {t} ADD COLUMNS (e INT)", "UPDATE {t} SET d = 8 WHERE id = 2")
+    source.refuse([kind], "column e", why="a column that had been dropped is back")
+    source.forget(kind)
+    exchange = ("c TO x", "d TO c", "x TO d")
+    source.run(*(f"ALTER TABLE {{t}} RENAME COLUMN {step}" for step in exchange))
+    source.run("UPDATE {t} SET c = 9 WHERE id = 1")
+    source.refuse([kind], "column d, c")
 
 
 def test_what_a_name_stands_for_is_told_at_any_depth() -> None:

@@ -8,7 +8,7 @@ not widen to, they are written again, as the applier does it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import types as t
@@ -24,7 +24,7 @@ from mirrorlib.delta.table import find_table
 from mirrorlib.errors import FeedExpiredError, MirrorError, SchemaError
 from mirrorlib.feed.net import is_comparable
 from mirrorlib.feed.schemas import in_its_order
-from mirrorlib.identifiers import fold_name
+from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.landing.columns import OURS
 
@@ -57,7 +57,7 @@ def fit_columns(work: WindowWork) -> WindowWork:
         return replace(work, dropped=gone if work.found.has_feed and mapped else ())
     added = [field for name, field in wanted.items() if name not in has]
     if work.plan.kind == "changes" and work.mode != "changes":
-        _check_same_columns(work, wanted)
+        _check_same_columns(work)
     both = [(has[name], field) for name, field in wanted.items() if name in has]
     others = [(old, new) for old, new in both if not is_same(old.dataType, new.dataType)]
     added += _change_types(work, others)
@@ -74,18 +74,23 @@ def fit_columns(work: WindowWork) -> WindowWork:
     return replace(work, frame=ordered, collected=collected)
 
 
-def _check_same_columns(work: WindowWork, wanted: Collection[str]) -> None:
-    """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
+def _check_same_columns(work: WindowWork) -> None:
+    """Refuse what may be a column under a new name: the rows that have not changed would lack its values.
+
+    Columns that the target alone has, a history's or its owner's own, have not gone.
+    """
     table = work.stream.table
     step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer, work.stream.table)}"
     before = set(work.dropped_before)
-    back = [name for name in before if fold_name(name) in wanted]
+    theirs = {fold_name(name) for name in (*work.physical_before, *work.columns)}
+    back = [name for name in before if find_name(work.columns, name)]
     if back and not work.passed:
         msg, found = "a column that had been dropped is back", ", ".join(back)
         raise SchemaError(msg, table=table, column=back[0], found=found, next_step=step)
-    was = [name for name in work.found.schema.names if name not in before]
+    known = (name for name in work.found.schema.names if fold_name(name) in theirs)
+    was = [name for name in known if name not in before]
     physical = work.physical_before, work.physical_after
-    check_continued(work, (was, work.wanted.names), physical, step)
+    check_continued(work, (was, work.columns), physical, step)
 
 
 def _change_types(

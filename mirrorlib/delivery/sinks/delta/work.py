@@ -27,7 +27,7 @@ from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.events import pick
 from mirrorlib.feed.net import VERSION, count_changes
-from mirrorlib.identifiers import find_name, quote
+from mirrorlib.identifiers import find_name, fold_name, quote
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.streams import snapshot_command
 
@@ -76,8 +76,10 @@ class WindowWork(Delivery):
     @property
     def dropped_before(self) -> Sequence[str]:
         """Return which of the target's columns the source lacked at the last version that the target has."""
-        dropped: Sequence[str] = self.last.facts.get("dropped", ())
-        return dropped
+        if self.last.facts:
+            return tuple(self.last.facts.get("dropped", ()))
+        there = {fold_name(name) for name in self.physical_before}
+        return tuple(name for name in self.found.schema.names if fold_name(name) not in there)
 
     @property
     def physical_after(self) -> Mapping[str, str]:
@@ -91,7 +93,9 @@ class WindowWork(Delivery):
     @property
     def physical_before(self) -> Mapping[str, str]:
         """Return what they stood for before; changes only follow on those of the same table."""
-        physical: Mapping[str, str] = self.last.facts.get("physical", {})
+        if not self.last.complete:  # its log has forgotten what the last window said
+            return self.begun()
+        physical: Mapping[str, str] = self.last.facts.get("physical", self.physical)
         return physical
 
     @property
