@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -56,11 +57,14 @@ class LastCommit:
         """Return what makes a window's commit its stream's and unrepeatable; *state* is where it may be claimed.
 
         Streams that share an application id share a mark that grows from one to the next, so Delta itself skips
-        what a late runner of an earlier one still writes.
+        what a late runner of an earlier one still writes. It knows marks for longer than the log tells of them, and
+        streams are counted anew where a state is lost: the moment at which one began is ahead of all earlier ones.
         """
         epoch = int(self.facts.get("epoch", 0))
         if self.facts.get("stream") != stream.uuid:
-            epoch = max(stream.ordinal, epoch + 1)
+            # Seconds would fill the bits that are left in 2038.
+            began = int(datetime.fromisoformat(stream.began_at).timestamp()) // 2
+            epoch = max(began, epoch + 1)
         facts = {**facts, "stream": stream.uuid, "epoch": epoch, "window": number}
         claim = claim_table(spark, ref, self.log, state, self.newest, app_id)
         return Mark(app_id=app_id, version=(epoch << _WINDOWS) + number, facts=facts, claim=claim)
