@@ -22,7 +22,7 @@ from mirrorlib.errors import OutcomeUnknownError
 from mirrorlib.journal.streams import Stream
 from mirrorlib.store import Store
 
-_BATCHES = (1, 8, 64)  # commits at a time, then all the others
+_GROWTH = 8  # a look back takes one commit, then so many times as many as the one before
 _WINDOWS = 32  # bits for a window's number within its stream
 
 
@@ -99,8 +99,8 @@ def read_last_commit(
     last = LastCommit(log=log, newest=-1 if newest is None else newest)
     if newest is None:
         return last
-    until, foreign = newest, None
-    for count in (*_BATCHES, newest + 1):
+    until, foreign, count = newest, None, 1
+    while True:
         after = max(until - count, -1)
         commits = log.commits(after, until)
         for commit in reversed(commits):
@@ -113,8 +113,7 @@ def read_last_commit(
         if len(commits) < until - after or after < 0:
             complete = len(commits) == until - after
             return replace(last, foreign=foreign, complete=complete)
-        until = after
-    raise AssertionError  # the last look takes all there are
+        until, count = after, count * _GROWTH
 
 
 def _overlooked(log: TableLog, commit: Commit, is_mine: Callable[[Commit], bool]) -> Commit | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, cast
 
 from mirrorlib.commit import last_commit
-from mirrorlib.commit.last_commit import LastCommit
-from mirrorlib.delta.log import FileLog
+from mirrorlib.commit.last_commit import LastCommit, read_last_commit
+from mirrorlib.delta.log import LOG, FileLog, commit_path
 from mirrorlib.journal.streams import Stream
 from mirrorlib.store import LocalStore
 
@@ -46,3 +47,36 @@ def test_a_stream_has_one_mark_whatever_its_log_tells_and_later_ones_are_ahead(
     assert mark(two, 1, facts=first.facts).version == mark(two, 1, **nothing).version < 2**63
     assert mark(one, 10**9).version < mark(behind, 1, facts=first.facts).version
     assert mark(stream("late", "2100-01-01T00:00:00+00:00"), 2**32 - 1).version < 2**63
+
+
+class Reading(LocalStore):
+    """A store that counts what is read."""
+
+    count = 0
+
+    def read(self, path: str, *, most: int | None = None) -> bytes | None:
+        """Count it."""
+        self.count += 1
+        return super().read(path, most=most)
+
+
+def test_versions_that_left_the_log_long_ago_are_not_asked_for_one_by_one(tmp_path: Path) -> None:
+    """The look back goes on in greater steps, and ends in the first gap."""
+    (tmp_path / LOG).mkdir()
+    for version in range(19_800, 20_001):
+        ours = {"mirrorlib": {"stream": "s", "window": 7}} if version == 19_850 else {}
+        said = {"commitInfo": {"operation": "VACUUM END", "userMetadata": json.dumps(ours)}}
+        (tmp_path / commit_path(version)).write_text(json.dumps(said))
+    store = Reading(tmp_path)
+
+    found = read_last_commit(FileLog(store))
+
+    assert (19_850, 7, True) == (found.version, found.window_of("s"), found.complete)
+    assert store.count < 600
+    (tmp_path / commit_path(19_850)).unlink()
+    store.count = 0
+    assert (-1, False) == (
+        read_last_commit(FileLog(store)).version,
+        read_last_commit(FileLog(store)).complete,
+    )
+    assert store.count < 1200
