@@ -254,6 +254,8 @@ def _tell_loss(commits: Commits, registry: Registry, horizon: datetime) -> str:
     position = version_given(stream, entry)
     if position is None:  # it is given a snapshot of what is there by then
         return ""
+    if position + 1 < commits.first:  # it has lost them already, and only a snapshot can serve it
+        return ""
     if loss := tell_horizon(commits, registry, position):
         return loss
     gone = _first_before(commits, position, horizon)

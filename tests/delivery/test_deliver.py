@@ -886,6 +886,21 @@ def test_vacuum_leaves_what_a_consumer_has_still_to_read(source: Source) -> None
 
 
 @pytest.mark.thorough
+def test_vacuum_leaves_nothing_to_who_can_be_served_by_a_snapshot_alone(source: Source) -> None:
+    """Its next version has left the log, so it reads none of those behind it either."""
+    source.export()
+    source.run("UPDATE {t} SET v = 'y'", "UPDATE {t} SET v = 'z'")
+    age_log(source, hours=24 * 9)
+    told = []
+    for _ in "ab":
+        check = mirrorlib.vacuum(source.spark, source.target, dry_run=True).tables[0]
+        told.append((check.state, check.losers))
+        source.lose(4)
+
+    assert [("refused", ("lake",)), ("ready", ())] == told
+
+
+@pytest.mark.thorough
 def test_vacuum_leaves_what_delta_would_take_whatever_it_is_asked_to_keep(source: Source) -> None:
     """Some Delta keeps what the table says, and no longer; where it lets itself be told, it keeps what is asked."""
     source.export()
