@@ -7,7 +7,8 @@ import json
 import shutil
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pyspark.errors import NumberFormatException
@@ -15,11 +16,20 @@ from pyspark.errors import NumberFormatException
 import mirrorlib
 from delivery.receivers import History, embedded_receivers
 from mirrorlib.cli.main import main
-from mirrorlib.errors import JournalError, LandingZoneError, StoreError
+from mirrorlib.commit.last_commit import LastCommit
+from mirrorlib.errors import (
+    FileChangedError,
+    ForeignWriteError,
+    JournalError,
+    LandingZoneError,
+    StoreError,
+)
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.registry import Registry
 from mirrorlib.names import parse_name
+from mirrorlib.operate.verify import receivers as reading
 from mirrorlib.operate.verify.consumer import _of_receiver
+from mirrorlib.operate.verify.receivers import read_received
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -322,6 +332,24 @@ def test_what_cannot_be_verified_is_said(
     shutil.rmtree(f"{target}/orders")
     History(spark, tmp_path, "orders").publish(1)
     assert "a table that was made anew" in verified(spark, target, "gone").reasons[0]
+
+
+def test_a_receiver_whose_log_has_forgotten_is_none_of_somebody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is only not known how far it goes; no snapshot is advised for that."""
+    told: Any = {"log": None, "newest": 9}
+    monkeypatch.setattr(reading, "find_table", lambda *_: SimpleNamespace(location=""))
+    monkeypatch.setattr(reading, "open_log", lambda *_: None)
+    stage, stream = SimpleNamespace(spark=None), SimpleNamespace(table="t", consumer="lake")
+    for complete, kind, words in (
+        (True, ForeignWriteError, "does not hold what the consumer was given"),
+        (False, FileChangedError, "does not tell any more what was written last.*verify then"),
+    ):
+        last = LastCommit(**told, complete=complete)
+        monkeypatch.setattr(reading, "read_last_commit", lambda _, last=last: last)
+        with pytest.raises(kind, match=words):
+            read_received(cast("Any", stage), cast("Any", stream), f"delta:{tmp_path}")
 
 
 @pytest.mark.thorough

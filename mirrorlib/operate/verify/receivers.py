@@ -118,7 +118,11 @@ def _read_delta(stage: Stage, stream: Stream, address: str) -> Received:
         raise _other_copy(stream)
     last = read_last_commit(open_log(stage.spark, ref, found.location))
     if not (facts := last.facts):
-        raise _other_copy(stream)
+        if last.complete:
+            raise _other_copy(stream)
+        msg = "the log of the receiver's table does not tell any more what was written last"
+        step = "It does so again once something has changed and is exported: verify then."
+        raise FileChangedError(msg, table=stream.table, next_step=step)
     _check_copy(stream, facts.get("table"), facts.get("consumer"))
 
     def travel(version: int) -> DataFrame:
@@ -157,7 +161,8 @@ def _first_window(commits: Sequence[Commit], uuid: str, stream: Stream) -> tuple
             return first, whole and first is windows[0]
     if first is None or (first is windows[0] and not whole):
         msg = "the log of the receiver's table does not tell any more where the stream begins in it"
-        step = f"A snapshot begins anew: {snapshot_command(stream.consumer, stream.table)}"
+        again = snapshot_command(stream.consumer, stream.table)
+        step = f"It stays as it is; a snapshot begins anew, and appends all rows once more: {again}"
         raise FileChangedError(msg, table=stream.table, next_step=step)
     return first, first is windows[0]
 
