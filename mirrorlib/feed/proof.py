@@ -10,7 +10,7 @@ commits. Source: Delta's `MetadataCleanup`: each checkpoint removes commits that
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -53,19 +53,25 @@ def first_readable(commits: Commits, lowest: int = 0) -> int | None:
     if not commits.metadata.has_feed:
         return None
     first = commits.newest + 1
-    for version in range(commits.newest, max(lowest, commits.first) - 1, -1):
-        commit = commits.read(version)
+    for commit in _newest_first(commits, max(lowest, commits.first)):
         try:
             current = metadata_before(commits, commit)
         except FeedError:
             break
         if current is None or flaw_of(commit, current, commits.metadata):
             break
-        old = commits.written_at(version) <= vacuumed_until(commits, version)
+        old = commits.written_at(commit.version) <= vacuumed_until(commits, commit.version)
         if old and _lacks_file(commits, commit):
             break
-        first = version
+        first = commit.version
     return first
+
+
+def _newest_first(commits: Commits, lowest: int) -> Iterator[FeedCommit]:
+    """Read versions down to one, as many at once as a store serves: it may be the second that ends it."""
+    most = commits.store.at_once
+    for last in range(commits.newest, lowest - 1, -most):
+        yield from reversed(commits.read_all(max(lowest, last - most + 1), last))
 
 
 def flaw_of(commit: FeedCommit, current: Metadata, newest: Metadata) -> str:

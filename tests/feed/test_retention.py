@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from datetime import timedelta
@@ -15,13 +16,16 @@ from feeds import FEED, Table, told
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.proof import duration_of
+from mirrorlib.feed.proof import duration_of, first_readable
 from mirrorlib.feed.read import read_snapshot
+from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+    from mirrorlib.delta.actions import FeedCommit
 
 LIFTED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 
@@ -87,6 +91,27 @@ def test_old_changes_are_looked_for_at_once(old: Table, monkeypatch: pytest.Monk
     monkeypatch.setattr("mirrorlib.store.local.LocalStore.at_once", 2, raising=False)
 
     assert [(1, "insert", 1), (2, "delete", 1), (3, "insert", 2)] == told(old.read(after=-1), "id")
+
+
+def test_versions_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer that has stopped asks at every poll from where on it could read."""
+    schema = '{"type": "struct", "fields": []}'
+    feed = {"configuration": {"delta.enableChangeDataFeed": "true"}}
+    made = {"metaData": {"id": "t", "schemaString": schema, "partitionColumns": [], **feed}}
+    (tmp_path / "_delta_log").mkdir()
+    for version in range(5):
+        told = json.dumps({"commitInfo": {"operation": "WRITE"}} if version else made)
+        (tmp_path / "_delta_log" / f"{version:020d}.json").write_text(told)
+    met, read = threading.Barrier(2), Commits.read
+
+    def read_together(commits: Commits, version: int) -> FeedCommit:
+        met.wait(20)
+        return read(commits, version)
+
+    monkeypatch.setattr(Commits, "read", read_together)
+    monkeypatch.setattr("mirrorlib.store.local.LocalStore.at_once", 2, raising=False)
+
+    assert 1 == first_readable(Commits(open_store(tmp_path), "t"), 1)
 
 
 @pytest.mark.usefixtures("vacuuming")
