@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from mirrorlib.delivery.report import ExportReport, StreamReport
 from mirrorlib.delivery.run_stream import bring_up_to_date
 from mirrorlib.delivery.sink import Sink
-from mirrorlib.delivery.sinks.open import check_disjoint, open_sink, shown_url
+from mirrorlib.delivery.sinks.open import absolute, check_disjoint, open_sink, shown_url
 from mirrorlib.delivery.stream_job import OtherWishesError, Run, StreamJob
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.sessions import side_by_side
@@ -119,7 +119,7 @@ def _receiver(to: str | Sink, mode: str | None, target: Target, *, net: bool) ->
             "mode scd2 keeps every state of a row, and net changes leave out those within a window"
         )
         raise LandingZoneError(msg, next_step="Leave --net out, or choose mode current.")
-    return {"sink": sink, "to": shown_url(to), "mode": chosen, "net": net}
+    return {"sink": sink, "to": shown_url(absolute(to)), "mode": chosen, "net": net}
 
 
 def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ import pytest
 
 from mirrorlib.cli import main as cli
 from mirrorlib.delivery.sinks.open import (
+    absolute,
     check_disjoint,
     check_no_table,
     is_same_url,
@@ -76,6 +77,29 @@ def test_a_slash_at_the_end_makes_no_other_receiver() -> None:
     assert is_same_url("files:/out/?format=csv", "files:/out?format=csv")
     assert not is_same_url("files:/out?format=csv", "files:/out")
     assert not is_same_url("delta:/copy", "delta:/copy/2")
+
+
+@pytest.mark.parametrize(
+    "to, expected",
+    [
+        ("delta:./copy", "delta:{}/copy"),
+        ("files:audit?format=csv", "files:{}/audit?format=csv"),
+        ("zone:../here/out/", "zone:{}/out"),
+        ("jdbc:sqlite:copy.db", "jdbc:sqlite:{}/copy.db"),
+        *((to, to) for to in ("delta:lake.silver", "delta:/copy", "files:s3://a/b", "zone:dbfs:/Volumes/a/b/c", "files:~/a",
+                              "jdbc:postgresql://host/db", "kafka://host:9092/topic")),
+    ],
+)  # fmt: skip
+def test_a_relative_path_is_registered_as_the_place_that_it_means(
+    to: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From another working directory it means another; what an older mirrorlib registered goes on from where it began."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert expected.format(Path.cwd()) == absolute(to)
+    assert is_same_url(to, expected.format(Path.cwd()))
+    monkeypatch.chdir(tmp_path)
+    assert is_same_url(to, expected.format(tmp_path / "here")) == (to == expected)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ And keep what is delivered apart from the folders of Delta tables, see `check_di
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -29,6 +30,10 @@ _KINDS = {  # what a URL begins with, the module that receives, and its modes: t
 }
 _PART = r"(?:`(?:[^`]|``)+`|[^.`\s]+)"
 _SCHEMA = re.compile(rf"{_PART}\.{_PART}")
+# Without a slash Delta's is a schema of a catalog.
+_RELATIVE = re.compile(
+    r"(delta:(?=.*/)|files:|zone:|jdbc:sqlite:)(?!/|~|[\w+.-]+:)([^?]+)(.*)", re.DOTALL
+)
 _SECRET = re.compile(  # an escaped name may be any option's
     r"(//[^/:@?]*:)(?!\d*\?)[^/]*(?=@)"
     r"|((?:passw[^=&]*|passphrase|secret|token|sig|pem|(?<=[?&])[^=&]*(?:_key|%[^=&]*))=)[^&]*",
@@ -52,6 +57,12 @@ def open_sink(to: str, mode: str | None) -> tuple[Sink, str]:
     return sink, chosen
 
 
+def absolute(to: str) -> str:
+    """Make a local path in a receiver's URL absolute: what is registered means one place, wherever a run is started."""
+    found = _RELATIVE.fullmatch(to)
+    return f"{found[1]}{os.path.abspath(found[2])}{found[3]}" if found else to  # noqa: PTH100  # resolve() follows links
+
+
 def place_of(to: str) -> str:
     """Return the part of a receiver's URL that says where it is."""
     return to.partition(":")[2]
@@ -71,7 +82,7 @@ def open_place(address: str) -> Target:
 
 def is_same_url(one: str, other: str) -> bool:
     """Say whether two URLs name one receiver: neither a slash at the end of the place nor a password makes two."""
-    kept = (shown_url(url).replace("?", "&", 1) for url in (one, other))
+    kept = (shown_url(absolute(url)).replace("?", "&", 1) for url in (one, other))
     places = [re.sub(r":\*{3}(?=@)|&[^&]*=\*{3}(?=&|$)", "", url).partition("&") for url in kept]
     first, second = ((place.rstrip("/"), options) for place, _, options in places)
     return first == second
