@@ -7,10 +7,12 @@ cannot go on says why and stops alone.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -20,16 +22,16 @@ from mirrorlib.delivery.run_stream import bring_up_to_date
 from mirrorlib.delivery.sink import Sink
 from mirrorlib.delivery.sinks.open import absolute, check_disjoint, open_sink, shown_url
 from mirrorlib.delivery.stream_job import OtherWishesError, Run, StreamJob
-from mirrorlib.delta.address import find_feed_table, find_tables
+from mirrorlib.delta.address import EVENTS, LEDGER, find_feed_table, find_tables
 from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, printable
+from mirrorlib.errors import JournalError, LandingZoneError, MirrorError, TableBusyError, printable
 from mirrorlib.events import Observer, emit_state, pick, unobserved
 from mirrorlib.feed.window import begin_stream
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.entries import now
-from mirrorlib.journal.registry import Registry, check_name
-from mirrorlib.journal.streams import OnExpired, Start, check_start
+from mirrorlib.journal.registry import Registry, check_name, registries
+from mirrorlib.journal.streams import OnExpired, Start, Stream, check_start
 from mirrorlib.names import as_names, matches, parse_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
@@ -123,13 +125,15 @@ def _receiver(to: str | Sink, mode: str | None, target: Target, *, net: bool) ->
 
 
 def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
-    """Find the tables; a glob that fits none is refused, and a name is told as a table that is not there.
+    """Find the tables; a glob that fits none is refused, a name, and what is `_gone`, told as a table that is not there.
 
     Keys of a table that is asked for and not there are refused: those of a misspelt one would go for nothing.
     """
     globs = [pattern for pattern in patterns if set("*?[") & set(pattern)]
     found = find_tables(run.spark, run.target.place, run.target.catalog, patterns, each=globs)
-    names = {name for name, _ in found} | {name.rpartition("/")[2] for name, _ in found}
+    gone = _gone(run, patterns, {name for name, _ in found})
+    known = [*(name for name, _ in found), *gone]
+    names = {*known, *(name.rpartition("/")[2] for name in known)}
     missing = [name for name in patterns if name not in {*names, *globs}]
     shown = [*(name for name, _ in found), *missing]
     for table in run.keys if isinstance(run.keys, Mapping) else ():
@@ -138,7 +142,23 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
             msg = "keys are given for a table that is not there"
             what = f"tables {', '.join(shown[:10]) or 'none'}"
             raise LandingZoneError(msg, table=table, found=what, next_step="Correct its name.")
-    return [*found, *((name, "") for name in missing)]
+    return [*found, *((name, "") for name in [*gone, *missing])]
+
+
+def _gone(run: Run, patterns: Sequence[str], there: set[str]) -> list[str]:
+    """Name the tables of this target that the consumer is given and that are not there: its copy would age unsaid."""
+    found = []
+    for registry in registries(run.state, run.consumer, but=there | {LEDGER, EVENTS}):
+        if matches(parse_name(registry.table), patterns):
+            with contextlib.suppress(JournalError):  # of a damaged stream nobody knows whose it is
+                if _is_own(run, registry.newest_stream()):
+                    found.append(registry.table)
+    return found
+
+
+def _is_own(run: Run, stream: Stream | None) -> bool:
+    """Say whether a stream is of the run's target: several may have one state folder."""
+    return stream is not None and stream.target == run.target.owner
 
 
 def _export_one(run: Run, name: str, address: str) -> StreamReport:
@@ -166,12 +186,15 @@ def _export_one(run: Run, name: str, address: str) -> StreamReport:
 
 def _open_stream(run: Run, name: str, address: str) -> StreamJob:
     """Find a table and its stream, which is registered where the consumer is new."""
-    if not address:
-        msg = "there is no such Delta table in the target"
-        raise LandingZoneError(msg, table=name, next_step="Check its name.")
     registry = Registry(run.state, run.consumer, parse_name(name))
-    source = find_feed_table(run.spark, address, shown=name)
     stream = registry.newest_stream()
+    if not address:
+        msg, step = "there is no such Delta table in the target", "Check its name."
+        if _is_own(run, stream):
+            which = f"--drop {run.consumer} --table {quote(name)}"
+            step = f"Bring it back, or forget it: mirrorlib consumers TARGET {which}"
+        raise LandingZoneError(msg, table=name, next_step=step)
+    source = find_feed_table(run.spark, address, shown=name)
     if stream is None:
         begin = begin_stream(source.commits, run.start)
         count, lineage = registry.forgotten()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -122,15 +122,17 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         return Lease(self.state, f"{self.folder}/{_LEASE}", self.table, does)
 
 
-def registries(state: Store, consumer: str | None = None) -> list[Registry]:
-    """Find every stream that is registered in a state folder, or those of one consumer."""
+def registries(
+    state: Store, consumer: str | None = None, *, but: Container[str] = ()
+) -> list[Registry]:
+    """Find every stream that is registered in a state folder, or those of one consumer; none of tables *but* which."""
     one = () if consumer is None else (TableName(None, consumer).segment,)
     found = []
     for name in one or contents(state, FOLDER).folders:
         for table in contents(state, f"{FOLDER}/{name}").folders:
             shown = TableName.from_segment(name).table
             registry = Registry(state, shown, TableName.from_segment(table))
-            if registry.streams():
+            if registry.table not in but and registry.streams():
                 found.append(registry)
     return found
 

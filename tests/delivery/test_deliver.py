@@ -751,7 +751,29 @@ def test_one_table_stops_alone(source: Source) -> None:
     assert "the feed was off" in states["dbo/lines"].reason
     assert "dbo/lines" in str(report)
     report = mirrorlib.export(source.spark, source.target, ["nothing"], **options)
-    assert "there is no such Delta table" in report.tables[0].reason
+    assert "there is no such Delta table in the target. Check its name." in report.tables[0].reason
+
+
+def test_a_table_that_is_gone_fails_until_its_consumer_is_dropped(source: Source) -> None:
+    """Else its receiver's rows would age and nobody be told; but it may be another target's, or not be asked for."""
+    state = str(source.root / "state")
+    told: dict[str, Any] = {"consumer": "lake", "to": source.sink, "start": "now", "state": state}
+    assert mirrorlib.export(source.spark, source.target, **told).ok
+    other = source.root / "other"
+    other.mkdir()
+    assert mirrorlib.export(source.spark, other, **told).ok
+    told["keys"] = {"orders": ["id"]}
+    shutil.rmtree(f"{source.target}/orders")
+
+    for patterns in ((), "orders"):
+        gone = mirrorlib.export(source.spark, source.target, patterns, **told).tables[0]
+        assert ("orders", "failed") == (gone.table, gone.state)
+        assert "--drop lake --table orders" in gone.reason
+        assert not mirrorlib.consumers(source.target, state=state).ok
+    asked = mirrorlib.export(source.spark, source.target, "lines", **told)
+    assert ["lines"] == [table.table for table in asked.tables]
+    mirrorlib.drop_consumer(source.target, "lake", tables=["orders"], state=state)
+    assert mirrorlib.export(source.spark, source.target, **told | {"keys": None}).ok
 
 
 @pytest.mark.thorough
