@@ -125,7 +125,7 @@ def _receiver(to: str | Sink, mode: str | None, target: Target, *, net: bool) ->
 
 
 def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
-    """Find the tables; a glob that fits none is refused, a name, and what is `_gone`, told as a table that is not there.
+    """Find the tables; a glob that fits none is refused, a name, and what is `_gone`, told as one that is not there.
 
     Keys of a table that is asked for and not there are refused: those of a misspelt one would go for nothing.
     """

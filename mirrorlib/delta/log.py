@@ -30,7 +30,8 @@ _HARMLESS = frozenset({
     "OPTIMIZE", "REORG", "CLUSTER BY", "VACUUM START", "VACUUM END", "ANALYZE", "COMPUTE STATS",
     "CREATE TABLE", "ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS", "ADD CONSTRAINT", "DROP CONSTRAINT",
     "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPGRADE PROTOCOL", "ROW TRACKING BACKFILL", "Empty Commit",
-    "DROP FEATURE", "Deletion Vector Tombstones",  # dropping a feature makes these, too
+    "REORG TABLE UPGRADE UNIFORM", "DROP FEATURE",  # which makes the next ones, too
+    "Deletion Vector Tombstones", "ROW TRACKING UNBACKFILL", "DOMAIN METADATA CLEANUP",
 })  # fmt: skip
 LOG = "_delta_log"
 IN_CONDITION = "mirrorlib:"  # before what a MERGE's condition says, in base64

@@ -160,7 +160,9 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
     gone = missing_columns(keys, rows.columns)
     if gone or not keeps_columns(commits, commits.newest, keys.columns):
         msg = "a column of the view's keys was renamed or dropped, or the log does not tell that none was"
-        step = "Give the columns the names that they had, or drop the table and let the view be made anew."
+        step = (
+            "Give the columns the names that they had; where none was, maintain the view once more."
+        )
         raise KeysError(msg, table=target, column=", ".join(gone or keys.columns), next_step=step)
     keys = spell_keys_as(keys, rows.columns)
     rows = live_rows(rows, keys).drop(DELETED_AT)

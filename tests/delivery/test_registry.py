@@ -189,7 +189,7 @@ def test_a_stream_that_cannot_be_read_says_how_to_begin_anew(
     delivered(registry)
     next(tmp_path.rglob("streams/*.json")).write_text("{")
 
-    with pytest.raises(JournalError, match="or drop the consumer and export again"):
+    with pytest.raises(JournalError, match="or drop it and export again"):
         registry.newest_stream()
     registry.forget()
     assert registry.newest_stream() is None

@@ -1154,6 +1154,9 @@ HARMLESS = [
     "ALTER TABLE {t} CHANGE COLUMN v COMMENT 'what was said'",
     "ALTER TABLE {t} ADD COLUMNS (note STRING)",
     "COMMENT ON TABLE {t} IS 'orders'",
+    "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+    "ALTER TABLE {t} DROP FEATURE rowTracking",
+    "ALTER TABLE {t} DROP FEATURE domainMetadata",
 ]
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from mirrorlib.delta.columns import to_pairs
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keys_property, next_keys
 from mirrorlib.delta.log import Commit
+from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.delta.table import Found, find_table
 from mirrorlib.errors import FileChangedError, MirrorError
 from mirrorlib.ingest.batch.open_batch import FAULTS, BatchTooLargeError, Prepared
@@ -52,7 +53,9 @@ def outcome_of(
         if size.bit_length() > attempt.table_bytes.bit_length():
             looked_at = find_table(work.spark, work.ref)
             size = looked_at.bytes if looked_at else size
-    changed = (one.name for one in plan.files if not attempt.source.has(one))
+    source, files = attempt.source, plan.files if facts.get(DIRECT) else ()
+    there = side_by_side(source.has, files, source.zone.at_once)
+    changed = (file.name for file, same in zip(files, there, strict=True) if not same)
     return Done(
         outcome=outcome,
         version=ended.version,
@@ -63,7 +66,7 @@ def outcome_of(
         rows=facts.get("rows", {}),
         seconds=dict(attempt.clock),
         cause=standing_cause(plan, facts.get("cause")),
-        doubt=next(changed, None) if facts.get(DIRECT) else None,
+        doubt=next(changed, None),
         finished_at=now(),
         keys=keys,
     )

@@ -105,7 +105,7 @@ def _trace(spark: SparkSession, root: Node, tagged: _Tags) -> Trace:
     if not marked:
         why = "no keys were declared where the plan can see it"
         if find_marked(root, STALE):
-            why = "the keys that the table's property names are columns which it no longer has"
+            why = "the keys that the table's property names are columns which it no longer has, or nobody can tell"
         return Trace(unclear=why)
     judged = [(one, _judge_way(spark, root, one)) for one in marked]
     alive = [(one, way) for one, way in judged if all(effect.partition for effect in way)]
