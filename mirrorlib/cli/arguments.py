@@ -102,6 +102,11 @@ def seconds(text: str) -> float:
     return refuse(text, "not a number of seconds, minutes, hours, days or weeks")
 
 
+def given(text: str) -> str | None:
+    """Read what a job's parameter, which may be empty, does not say then."""
+    return text or None
+
+
 def size(text: str) -> int:
     """Read a size in bytes, with k, m or g behind it or not."""
     shifts = {"k": 10, "m": 20, "g": 30}
@@ -131,6 +136,8 @@ READERS: Mapping[str, Reader] = {
     "SHARE": float,
     "SIZE": _heap,
     "snapshot|now|N": bound,
+    "catalog": given,
     "max_bytes": size,
     "rewrite_limit": size,
+    "state": given,
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import mirrorlib
+from mirrorlib.cli.main import make_parser
 from mirrorlib.delta.address import address_of, find_tables
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.store import open_store
@@ -27,6 +28,14 @@ def test_a_path_object_opens_what_its_text_does(tmp_path: Path) -> None:
     assert Target.of(text, catalog=None, state=None) == Target.of(path, catalog=None, state=None)
     named = Target.of(Path("dbo"), catalog="c", state=path)
     assert ("dbo", text) == (named.place, named.state)
+
+
+def test_an_empty_place_of_the_journal_is_none() -> None:
+    """A job's parameter may be empty: with a catalog the journal would be on the driver's disk, and gone with it."""
+    with pytest.raises(LandingZoneError, match="no folder for the journal"):
+        Target.of("mirrors", catalog="prod", state="")
+    arguments = make_parser().parse_args(["ledger", "t", "--catalog=", "--state=", "--to="])
+    assert (None, None, None) == (arguments.catalog, arguments.state, arguments.to)
 
 
 def test_the_folder_that_a_disk_keeps_for_itself_is_not_looked_into(tmp_path: Path) -> None:

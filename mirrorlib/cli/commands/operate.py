@@ -7,7 +7,7 @@ import sys
 from functools import partial
 
 import mirrorlib
-from mirrorlib.cli.arguments import EVENTS, MEMORY, PLACE, TABLES, TARGET, bound, refuse
+from mirrorlib.cli.arguments import EVENTS, MEMORY, PLACE, TABLES, TARGET, bound, given, refuse
 from mirrorlib.cli.command import Command, call
 from mirrorlib.cli.run import start_spark
 from mirrorlib.operate.ledger import LAST
@@ -79,6 +79,7 @@ LEDGER = Command(
         **MEMORY,
     },
     defaults={"last": LAST},
+    readers={"to": given},
     either=("tables", "to"),
     run=_ledger,
 )
