@@ -16,10 +16,20 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO, cast
 
-from mirrorlib.errors import StoreError
-from mirrorlib.extras import needed
-from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size, contents, translated
+from mirrorlib.errors import StoreError, first_line
+from mirrorlib.extras import how_to_install, needed
+from mirrorlib.store.protocol import (
+    Folder,
+    Store,
+    StoredFile,
+    check_size,
+    contents,
+    translated,
+    tries,
+)
 
+_OLDEST = 0, 38  # an SDK before it uploads an empty file where it repeats a request
+_PATIENCE = 10.0  # seconds
 _VOLUME = re.compile(r"(dbfs|volumes):/*(?P<path>Volumes/.*)", re.DOTALL)
 
 
@@ -31,7 +41,10 @@ def is_volume(url: str) -> bool:
 def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
     """Open a folder of a volume."""
     with needed("databricks", "databricks-sdk", StoreError):
-        from databricks.sdk import WorkspaceClient
+        from databricks.sdk import WorkspaceClient, version
+    if tuple(map(int, version.__version__.split(".")[:2])) < _OLDEST:
+        msg, step = "the Python package databricks-sdk is too old", how_to_install("databricks")
+        raise StoreError(msg, found=version.__version__, next_step=step)
     more: dict[str, Any] = dict(options or {})
     try:
         client = WorkspaceClient(**more)
@@ -40,7 +53,7 @@ def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
         step = (
             "Give host and token as storage options, or set DATABRICKS_HOST and DATABRICKS_TOKEN."
         )
-        raise StoreError(msg, found=type(exc).__name__, next_step=step) from exc
+        raise StoreError(msg, found=first_line(exc, 400), next_step=step) from exc
     path = _VOLUME.sub(r"/\g<path>", url)
     return VolumeStore(path.rstrip("/"), client.files)
 

@@ -94,7 +94,8 @@ def test_every_task_runs_what_it_names(rendered: Rendered) -> None:
                 assert base | (handed - used) <= set(read_parameters(path)), key
                 assert needed_parameters(path) <= base | handed, key
                 assert "environment_key" not in task, key  # it cannot be handed the wheel
-                assert [{"whl": "../dist/*.whl"}] == task["libraries"], key
+                sdk = {"package": "databricks-sdk==0.56.0"}  # no range: none is documented there
+                assert [{"whl": "../dist/*.whl"}, {"pypi": sdk}] == task["libraries"], key
             if "python_wheel_task" in task:
                 told = task["python_wheel_task"]
                 assert (PROJECT["name"], "mirrorlib-task") == (

@@ -290,8 +290,39 @@ def test_missing_credentials_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABRICKS_HOST", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
 
-    with pytest.raises(StoreError, match="DATABRICKS_TOKEN"):
+    with pytest.raises(StoreError, match=r"found default auth: .* DATABRICKS_TOKEN"):
         open_volume(f"dbfs:{VOLUME}")
+
+
+def test_an_sdk_whose_repeated_uploads_are_empty_is_refused(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal of empty files would be the end of its tables; Databricks' runtimes bring such an SDK."""
+    monkeypatch.setattr("databricks.sdk.version.__version__", "0.30.0")
+
+    with pytest.raises(StoreError, match=r"too old \(found 0\.30\.0\)\. Install it: "):
+        open_volume(f"dbfs:{VOLUME}", options)
+
+
+def test_a_login_that_fails_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK raises a bare ValueError with the first request."""
+
+    def refused(*_: object) -> None:
+        msg = "oauth-m2m: invalid_client"
+        raise ValueError(msg)
+
+    monkeypatch.setattr(store._files, "get_metadata", refused)  # type: ignore[attr-defined]
+
+    with pytest.raises(StoreError, match=r"cannot look at dbfs:.*oauth-m2m: invalid_client"):
+        store.stat("x")
+
+
+def test_an_upload_that_was_aborted_is_repeated(volume: Volume, store: Store) -> None:
+    """Its answer is that of one whose file was there before."""
+    volume.fail_once.append(409)
+
+    assert store.put_new("x", b"1")
+    assert (False, b"1") == (store.put_new("x", b"2"), store.read("x"))
 
 
 def test_rows_of_any_size_go_up_as_they_are(volume: Volume, options: dict[str, str]) -> None:
