@@ -61,6 +61,8 @@ def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
 class VolumeStore(Store):
     """Files in a Databricks volume; every call is one of the Files API."""
 
+    at_once = 4  # no more, as each is in memory as a whole
+
     def __init__(self, root: str, files: Any) -> None:  # noqa: ANN401  # the SDK's type is an extra's
         """Take the folder's path, `/Volumes/…`, and the client's `files`."""
         from databricks.sdk import errors
@@ -121,10 +123,17 @@ class VolumeStore(Store):
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the file under the condition that there is none."""
-        with translated("write", f"{self.url}/{path}"), suppress(self._errors.ResourceConflict):
-            self._upload(path, data, overwrite=False)
-            return True
-        return False
+        with translated("write", f"{self.url}/{path}"):
+            for _ in tries(_PATIENCE):
+                try:
+                    self._upload(path, data, overwrite=False)
+                except self._errors.ResourceConflict as exc:
+                    refused = exc
+                else:
+                    return True
+                if self.stat(path) is not None:  # a call that was aborted is answered alike
+                    return False
+            raise refused
 
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
