@@ -149,7 +149,8 @@ def translated(verb: str, place: object) -> Iterator[None]:
     """Turn what a store raises into one kind of error that names the place."""
     try:
         yield
-    except (OSError, BaseError, NotImplementedError) as exc:  # the last one is obstore's, too
+    # The third is obstore's, too; the last is what databricks-sdk raises for a login that is refused.
+    except (OSError, BaseError, NotImplementedError, ValueError) as exc:
         msg = f"cannot {verb} {os.fspath(place) if isinstance(place, os.PathLike) else place}"
         raise StoreError(
             msg,
