@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG
 from mirrorlib.delta.trouble import as_mirror_error, tell_trouble
-from mirrorlib.errors import FeedError, StoreError, first_line, printable
+from mirrorlib.errors import FeedError, LandingZoneError, StoreError, first_line, printable
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName, as_names, is_ignored, matches, refuse_unmatched
 from mirrorlib.store import PathOrUrl, Store, open_store
@@ -30,6 +30,10 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 # Kept by `operate.book`, often beside mirrors.
 LEDGER, EVENTS = "mirrorlib_ledger", "mirrorlib_events"
 _Done = TypeVar("_Done")
+_OWN = (
+    "Its log is read with credentials of your own: AWS_… or AZURE_… variables. For Databricks' own storage, and for "
+    "dbfs:/, there are none: let its schema have an external location."
+)
 _DETAILS = "# Detailed Table Information"
 
 
@@ -66,7 +70,11 @@ def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> Feed
     """Address a table, which errors call *shown*, or what the caller calls it; `FeedError` where there is none."""
     if "/" in table or "\\" in table:
         return find_table_at(table, shown=shown)
-    return _found(_location(spark, table), shown or table, None, quote_dotted(table))
+    location = _location(spark, table)
+    try:
+        return _found(location, shown or table, None, quote_dotted(table))
+    except (LandingZoneError, StoreError) as exc:
+        raise exc.but(table=shown or table, next_step=_OWN) from exc
 
 
 def find_table_at(path: str, *, shown: str = "") -> FeedTable:
