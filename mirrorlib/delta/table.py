@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from mirrorlib.journal.entries import Readers
 
 
+# In the location of what Unity Catalog manages: nobody is lent its files, and to be told so may take minutes a table.
+_MANAGED = "/__unitystorage/"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRef:
     """How a table of a name in the landing zone is addressed: quoted in SQL, and by path; None for one of a catalog."""
@@ -162,7 +166,7 @@ def open_log(spark: SparkSession, ref: TableRef, location: str | None = None) ->
         return FileLog(open_store(ref.path))
     if location is None and spark.catalog.tableExists(ref.sql):
         location = str(_describe(spark, ref)["location"])
-    if location is not None:
+    if location is not None and _MANAGED not in location:
         with contextlib.suppress(LandingZoneError, StoreError):
             store = open_store(location)
             if store.list_folder(LOG) is not None:

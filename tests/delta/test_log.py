@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, FileLog, HistoryLog, commit_path, list_log, tell_commit
-from mirrorlib.errors import StoreError
+from mirrorlib.delta.table import open_log, refer
+from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.ingest.batch.evolve import Growth
 from mirrorlib.ingest.batch.outcome import outcome_of
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.entries import Plan, Policies
+from mirrorlib.names import parse_name
 from mirrorlib.store import LocalStore
+from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,6 +135,28 @@ def test_a_history_is_asked_for_no_more_than_what_is_looked_for(
         found = log.commits(after, until)
         assert FileLog(LocalStore(tmp_path)).commits(after, until) == found
     assert [17, 17, 18, 18, 20, 17, 20, 20] == asked
+
+
+def test_what_unity_catalog_manages_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its history is asked at once: a store whose credentials are asked for in vain takes minutes to say so."""
+    monkeypatch.delattr("mirrorlib.delta.table.open_store")
+    ref = refer(Target(place="s", catalog="c", state=""), parse_name("orders"))
+
+    log = open_log(cast("SparkSession", None), ref, "s3://b/__unitystorage/schemas/x/tables/y")
+
+    assert isinstance(log, HistoryLog)
+
+
+def test_files_of_a_catalog_that_cannot_be_reached_are_told_with_the_way_out() -> None:
+    """Nobody is lent credentials for them, and another path would not help."""
+    told = [{"format": "delta", "location": "dbfs:/user/hive/warehouse/orders"}]
+    spark = SimpleNamespace(
+        catalog=SimpleNamespace(tableExists=lambda _: True),
+        sql=lambda _: SimpleNamespace(collect=lambda: told),
+    )
+
+    with pytest.raises(LandingZoneError, match=r"orders: cannot open .* credentials of your own"):
+        find_feed_table(cast("SparkSession", spark), "c.s.orders")
 
 
 @pytest.mark.parametrize("word", ["true", "TRUE"])
