@@ -63,7 +63,7 @@ def write_items(
         wheel: what the environment holds.
         tables: names or globs that the pipelines go through, a run each.
         target: where in the lakehouse tables go: `Tables`, or `Tables/dbo` for a zone without `.schema` folders.
-        every: minutes between two runs of the incremental apply; without them its schedule is switched off.
+        every: minutes between two runs of the incremental apply; without them it is given no schedule.
     """
     root, file = Path(folder), Path(wheel)
     if not str(folder):
@@ -176,7 +176,7 @@ def _pipeline(name: str, tables: Sequence[str], target: str, every: int | None) 
     known["tables"] = {"type": "array", "defaultValue": list(tables)}
     content = {"activities": [loop], "parameters": known, "concurrency": 1}
     files = {"pipeline-content.json": _json({"properties": content})}
-    if name == "incremental_apply":
+    if every and name == "incremental_apply":  # else a schedule that is there would be replaced
         files[".schedules"] = _schedules(every)
     return _Item("DataPipeline", _title(name), _NOTEBOOKS[name], files)
 
@@ -185,16 +185,16 @@ def _expression(text: str) -> dict[str, Any]:
     return {"value": {"value": text, "type": "Expression"}, "type": "string"}
 
 
-def _schedules(every: int | None) -> str:
-    """Say a schedule: every so many minutes, or one that is switched off."""
+def _schedules(every: int) -> str:
+    """Say a schedule: every so many minutes."""
     when = {
         "type": "Cron",
         "startDateTime": "2026-01-01T00:00:00",  # Fabric wants both
         "endDateTime": "2036-01-01T00:00:00",
         "localTimeZoneId": "UTC",
-        "interval": every or 15,  # minutes
+        "interval": every,  # minutes
     }
-    schedule = {"enabled": bool(every), "jobType": "Execute", "configuration": when}
+    schedule = {"enabled": True, "jobType": "Execute", "configuration": when}
     return _json({"$schema": f"{_SCHEMAS}/schedules/1.0.0/schema.json", "schedules": [schedule]})
 
 

@@ -165,17 +165,15 @@ def test_a_pipeline_hands_a_notebook_what_its_cell_knows(
     )
 
 
-@pytest.mark.parametrize("every, expected", [(None, (False, 15)), (5, (True, 5))])
-def test_nothing_is_scheduled_unless_it_is_asked_for(
-    wheel: Path, tmp_path: Path, every: int | None, expected: tuple[bool, int]
-) -> None:
-    """A schedule that begins before there is a landing zone would only fail."""
-    write_items(tmp_path / "out", wheel, every=every)
-    (told,) = json.loads(
-        (tmp_path / "out" / "mirrorlib incremental apply.DataPipeline" / ".schedules").read_text()
-    )["schedules"]
+def test_nothing_is_scheduled_unless_it_is_asked_for(wheel: Path, tmp_path: Path) -> None:
+    """A schedule that is written replaces the one that is there, which an upgrade is not to switch off."""
+    file = tmp_path / "out" / "mirrorlib incremental apply.DataPipeline" / ".schedules"
+    write_items(tmp_path / "out", wheel)
+    assert not file.exists()
+    write_items(tmp_path / "out", wheel, every=5)
+    (told,) = json.loads(file.read_text())["schedules"]
 
-    assert expected == (told["enabled"], told["configuration"]["interval"])
+    assert (True, 5) == (told["enabled"], told["configuration"]["interval"])
 
 
 def test_an_environment_asks_for_what_the_tests_on_its_spark_run_with(
@@ -391,7 +389,7 @@ def test_fabric_cicd_publishes_them_and_they_name_each_other(
     pytest.importorskip("fabric_cicd")
     from fabric_cicd import constants
 
-    write_items(tmp_path / "fabric", wheel)
+    write_items(tmp_path / "fabric", wheel, every=5)
     monkeypatch.chdir(tmp_path)
     handler = type("Served", (Fabric,), {"items": {}, "published": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

@@ -45,7 +45,7 @@ FABRIC_ITEMS = Command(
         **TABLES,
         "--target PLACE": "where in the lakehouse tables go (default: Tables; without .schema folders in the zone say "
         "Tables/dbo)",
-        "--every MINUTES": "run the incremental apply so often (default: its schedule is switched off)",
+        "--every MINUTES": "run the incremental apply so often (default: it is given no schedule)",
         **JSON,
     },
     defaults={"target": "Tables"},
