@@ -124,8 +124,7 @@ def test_where_nobody_can_configure_or_make_a_session_the_one_there_is_does_for_
     zone: str | None,
 ) -> None:
     """Loads, merges of two tables at once, a copy and a derived table are as elsewhere; the session is left as it was."""
-    if zone:
-        confined.conf.set(ZONE, zone)
+    confined.conf.set(ZONE, zone) if zone else confined.conf.unset(ZONE)
     mirrors = [Mirror(spark=confined, root=tmp_path, name=name) for name in ("orders", "items")]
     for number in range(2):
         for mirror in mirrors:

@@ -71,8 +71,8 @@ def test_numbered_files_are_applied_by_short_looks(mirror: Mirror, listings: lis
     assert () == short(mirror, listings).warnings
     mirror.publish()
     assert ((), 5) == ((found := short(mirror, listings)).warnings, found.position)
-    told = mirror.run(**FULL).warnings
-    assert [mirror.file_name(1)] == [warning.partition(" ")[0] for warning in told]
+    (told,) = mirror.run(**FULL).warnings
+    assert mirror.file_name(1) in told
     assert () == short(mirror, listings).warnings
 
     waiting = [mirror.publish() for _ in range(3)]

@@ -250,6 +250,7 @@ for name in ("tried", "tried_other"):
     mirrorlib.local_spark().sql(f"DROP SCHEMA {name}")  # which refuses where a table is left
 """
     error, refused = papers.fail("self_test", folder=folder, schema="spark_catalog.tried")
+    papers.before = ""
 
     assert 7 == paper.shown()[0].count(" ok ")
     outcomes = [line.split()[:2] for line in refused.shown()[0].splitlines()[2:9]]
