@@ -136,7 +136,6 @@ READERS: Mapping[str, Reader] = {
     "SHARE": float,
     "SIZE": _heap,
     "snapshot|now|N": bound,
-    "catalog": given,
     "max_bytes": size,
     "rewrite_limit": size,
     "state": given,

@@ -31,7 +31,7 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 LEDGER, EVENTS = "mirrorlib_ledger", "mirrorlib_events"
 _Done = TypeVar("_Done")
 _OWN = (
-    "Its log is read with credentials of your own: AWS_… or AZURE_… variables. For Databricks' own storage, and for "
+    "Its log is read with credentials of your own: AWS_…, AZURE_… or GOOGLE_… variables. For Databricks' own storage, and for "
     "dbfs:/, there are none: let its schema have an external location."
 )
 _DETAILS = "# Detailed Table Information"
@@ -74,7 +74,8 @@ def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> Feed
     try:
         return _found(location, shown or table, None, quote_dotted(table))
     except (LandingZoneError, StoreError) as exc:
-        raise exc.but(table=shown or table, next_step=_OWN) from exc
+        step = _OWN if re.match(r"dbfs:|(?!file:)\w+://", location) else exc.next_step
+        raise exc.but(table=shown or table, next_step=step) from exc
 
 
 def find_table_at(path: str, *, shown: str = "") -> FeedTable:

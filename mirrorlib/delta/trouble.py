@@ -24,7 +24,7 @@ _RAISED = re.compile(  # the last line of a traceback of Python's, and where it 
 )
 _LONGEST = 300  # characters of what Spark says
 _AGAIN = "The next run tries again."
-_LOG = f"The log has the whole story at DEBUG (-vv). {_AGAIN}"
+_LOG = f"The log has the whole story at DEBUG of the logger mirrorlib (-vv). {_AGAIN}"
 _NEWER = "Run the version of Spark and Delta that whoever changed the table has, or a newer one."
 _START_OVER = "Start the table over with `mirrorlib reset`, or restore what was removed."
 _SMALLER = (

@@ -28,7 +28,7 @@ class Target:
     @classmethod
     def of(cls, place: PathOrUrl, *, catalog: str | None, state: PathOrUrl | None) -> Target:
         """Settle where the state lies: beside the tables, or where the caller says; an empty text says nothing."""
-        catalog, state = catalog or None, state or None
+        state = state or None
         if catalog is not None and state is None:
             msg = "a catalog's schema has no folder for the journal"
             raise LandingZoneError(msg, next_step="Say where the journal lives, with --state PATH.")

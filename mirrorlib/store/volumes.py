@@ -61,7 +61,7 @@ def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
 class VolumeStore(Store):
     """Files in a Databricks volume; every call is one of the Files API."""
 
-    at_once = 4  # no more, as each is in memory as a whole
+    at_once = 2  # no more, as each is in memory as a whole
 
     def __init__(self, root: str, files: Any) -> None:  # noqa: ANN401  # the SDK's type is an extra's
         """Take the folder's path, `/Volumes/…`, and the client's `files`."""

@@ -87,7 +87,9 @@ def parse_address(text: str, environment: Mapping[str, str] | None = None) -> Ad
     if not _is_topic(positions):
         msg = "no topic can have the name in `positions`"
         raise LandingZoneError(msg, next_step=_HELP)
-    options = {**_from(os.environ if environment is None else environment), **options}
+    found = _from(os.environ if environment is None else environment)
+    # A registered URL cannot be changed, so how messages are produced is the environment's last word.
+    options = {**found, **options, **{name: found[name] for name in found if name in _PRODUCER}}
     producer = {TRANSACTION_TIMEOUT: str(LONGEST_TRANSACTION), "compression.type": "lz4"}
     producer |= {name: value for name, value in options.items() if name in _PRODUCER}
     tombstones = options.get("tombstones", "false")
