@@ -12,13 +12,12 @@ from dataclasses import replace
 
 from mirrorlib.delivery.deliver_window import check_registry, end_window, refuse_void
 from mirrorlib.delivery.report import StreamReport
-from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.delivery.sinks.open import is_same_url
 from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, check_table
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.errors import FeedError, FeedExpiredError, MirrorError, TableBusyError
+from mirrorlib.errors import FeedExpiredError, MirrorError, TableBusyError
 from mirrorlib.feed.declared_keys import find_mirror
-from mirrorlib.feed.owners import may_have_keys, stored_columns
+from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
 from mirrorlib.feed.window import open_window, plan_window
 from mirrorlib.journal.leases import hold
@@ -149,17 +148,13 @@ def _next(job: StreamJob, entry: WindowEntry | None) -> WindowPlan | None:
 
 def _plan(job: StreamJob, entry: WindowEntry | None, after: int | None, until: int) -> WindowPlan:
     """Plan a window of what came after a version; or, after None, a snapshot."""
-    stream, commits = job.stream, job.source.commits
-    keys = _keys(job, begins=after is None)
+    stream, commits, keys = job.stream, job.source.commits, _keys(job)
     spell_keys(stream.table, commits.metadata_at(until), keys)  # a plan is never changed
     return plan_window(commits, stream, entry, after, until, keys)
 
 
-def _keys(job: StreamJob, *, begins: bool) -> tuple[str, ...]:
-    """Take a table's keys from the caller, else from its mirror's journal, else from the table's property.
-
-    A receiver that *begins* without its keys would have to begin once more.
-    """
+def _keys(job: StreamJob) -> tuple[str, ...]:
+    """Take a table's keys from the caller, else from its mirror's journal, else from the table's property."""
     chosen, name, place = job.run.keys, job.source.shown, job.run.target
     if isinstance(chosen, Mapping):
         chosen = chosen.get(name, chosen.get(name.rpartition("/")[2]))
@@ -167,9 +162,4 @@ def _keys(job: StreamJob, *, begins: bool) -> tuple[str, ...]:
         return as_names(chosen)
     _, keys = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
     groups, commits = getattr(job.run.sink, "groups", False), job.source.commits
-    keys = keys or stored_columns(commits, commits.newest, grouping=groups)
-    if begins and not keys and may_have_keys(commits, commits.newest, grouping=groups):
-        msg = "the table's log does not tell any more whether the keys hold that its property names"
-        step = f"Say by which it is received: {KEY_OPTIONS}"
-        raise FeedError(msg, table=name, next_step=step)
-    return keys
+    return keys or stored_columns(commits, commits.newest, grouping=groups)

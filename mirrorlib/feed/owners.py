@@ -32,18 +32,6 @@ def stored_columns(commits: Commits, version: int, *, grouping: bool = False) ->
     return identifying_columns(metadata.properties, _names(metadata))
 
 
-def may_have_keys(commits: Commits, version: int, *, grouping: bool = False) -> bool:
-    """Say whether `stored_columns` names no keys only because the log has forgotten who wrote the rows."""
-    metadata, keys_in = (
-        commits.metadata_at(version),
-        grouping_columns if grouping else identifying_columns,
-    )
-    made = map(commits.provenance, range(version, commits.first - 1, -1))
-    return bool(commits.first and keys_in(metadata.properties, _names(metadata))) and all(
-        (grouping or _is_let(one)) and not _has_rows(one) for one in made
-    )
-
-
 def keeps_columns(commits: Commits, version: int, columns: Sequence[str]) -> bool:
     """Say whether columns are still those that they were when mirrorlib last wrote rows.
 

@@ -73,25 +73,6 @@ def test_receivers_go_by_the_property(spark: SparkSession, tmp_path: Path) -> No
     assert {"one": ("id",), "many": ("id",), "part": ()} == grouping.keys
 
 
-def test_a_receiver_begins_with_keys_that_are_said_where_the_log_has_forgotten_them(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """As that of a table does which was quiet for a month; it would be refused when the next change brings them."""
-    table(spark, tmp_path, "t", Keys(partition=("id",), primary=("id",), unique=True))
-    often = "SET TBLPROPERTIES ('delta.checkpointInterval' = '1')"
-    spark.sql(f"ALTER TABLE delta.`{tmp_path / 't'}` {often}")
-    for file in sorted((tmp_path / "t" / "_delta_log").glob("0*.json"))[:-1]:
-        file.unlink()
-    for name, sink in (("telling", Telling()), ("grouping", Grouping())):
-        told = export_tables(spark, tmp_path, consumer=name, to=sink).tables[0]
-        assert "does not tell any more whether the keys hold" in told.reason
-        assert "--key or --no-key" in told.reason
-        assert export_tables(spark, tmp_path, consumer=name, to=sink, keys=["id"]).ok
-        assert {"t": ("id",)} == sink.keys
-        spark.sql(f"ALTER TABLE delta.`{tmp_path / 't'}` {often}")
-        assert export_tables(spark, tmp_path, consumer=name, to=sink).ok  # nothing has changed
-
-
 @pytest.mark.thorough
 def test_a_derived_table_is_exported_by_its_keys(spark: SparkSession, tmp_path: Path) -> None:
     """A copy, a database and a landing zone; what is read of the copy has the keys again."""
