@@ -64,7 +64,7 @@ class LastCommit:
         if self.facts.get("stream") != stream.uuid:
             # Seconds would fill the bits that are left in 2038.
             began = int(datetime.fromisoformat(stream.began_at).timestamp()) // 2
-            epoch = max(began, epoch + 1)
+            epoch = max(began + stream.ordinal, epoch + 1)
         facts = {**facts, "stream": stream.uuid, "epoch": epoch, "window": number}
         claim = claim_table(spark, ref, self.log, state, self.newest, app_id)
         return Mark(app_id=app_id, version=(epoch << _WINDOWS) + number, facts=facts, claim=claim)

@@ -32,7 +32,7 @@ from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.registry import Registry, check_name, registries
 from mirrorlib.journal.streams import OnExpired, Start, Stream, check_start
-from mirrorlib.names import as_names, matches, parse_name
+from mirrorlib.names import as_names, matches, parse_name, refuse_unmatched
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 
@@ -130,9 +130,10 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
     Keys of a table that is asked for and not there are refused: those of a misspelt one would go for nothing.
     """
     globs = [pattern for pattern in patterns if set("*?[") & set(pattern)]
-    found = find_tables(run.spark, run.target.place, run.target.catalog, patterns, each=globs)
+    found = find_tables(run.spark, run.target.place, run.target.catalog, patterns)
     gone = _gone(run, patterns, {name for name, _ in found})
     known = [*(name for name, _ in found), *gone]
+    refuse_unmatched([one for one in globs if one.strip("*")], [*map(parse_name, known)])
     names = {*known, *(name.rpartition("/")[2] for name in known)}
     missing = [name for name in patterns if name not in {*names, *globs}]
     shown = [*(name for name, _ in found), *missing]
@@ -148,8 +149,9 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
 def _gone(run: Run, patterns: Sequence[str], there: set[str]) -> list[str]:
     """Name the tables of this target that the consumer is given and that are not there: its copy would age unsaid."""
     found = []
-    for registry in registries(run.state, run.consumer, but=there | {LEDGER, EVENTS}):
-        if matches(parse_name(registry.table), patterns):
+    for registry in registries(run.state, run.consumer, but=there):
+        name = parse_name(registry.table)
+        if name.table not in {LEDGER, EVENTS} and matches(name, patterns):
             with contextlib.suppress(JournalError):  # of a damaged stream nobody knows whose it is
                 if _is_own(run, registry.newest_stream()):
                     found.append(registry.table)

@@ -31,8 +31,8 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 LEDGER, EVENTS = "mirrorlib_ledger", "mirrorlib_events"
 _Done = TypeVar("_Done")
 _OWN = (
-    "Its log is read with credentials of your own: AWS_…, AZURE_… or GOOGLE_… variables. For Databricks' own storage, and for "
-    "dbfs:/, there are none: let its schema have an external location."
+    "Its log is read with credentials of your own: AWS_…, AZURE_… or GOOGLE_… variables. For Databricks' own storage, "
+    "and for dbfs:/, there are none: let its schema have an external location."
 )
 _DETAILS = "# Detailed Table Information"
 
@@ -126,13 +126,13 @@ def find_tables(
     catalog: str | None,
     patterns: Sequence[str] = (),
     *,
-    each: Sequence[str] = (),
+    each: bool = False,
 ) -> list[tuple[str, str]]:
     """Find tables by name or glob, all without one; views and tables of other formats are none.
 
     A ledger that is kept in the same place is found by its name only: its rows are about the others. Raises
-    `StoreError` where the place cannot be listed, and `LandingZoneError` where a pattern of *each* fits no
-    table.
+    `StoreError` where the place cannot be listed, and `LandingZoneError` where *each* pattern has to fit a table and
+    one does not.
     """
 
     def parsed(name: str) -> TableName:
@@ -149,7 +149,7 @@ def find_tables(
         store = open_store(place)
         below = _walk(store, "", TABLE_DEPTH)
         all_of_it = [(name or place, f"{store.url}/{name}".rstrip("/")) for name in below]
-        refuse_unmatched(each, [parsed(name) for name, _ in all_of_it])
+        refuse_unmatched(patterns if each else (), [parsed(name) for name, _ in all_of_it])
         return [(name, address) for name, address in all_of_it if asked(name)]
     schema = f"{quote(catalog)}.{quote(place)}"
     try:
@@ -158,7 +158,7 @@ def find_tables(
         told = tell_trouble(exc, "list the tables")
         raise StoreError(told.reason, found=told.found or schema, next_step=told.next_step) from exc
     names = sorted(row["tableName"] for row in rows if not row["isTemporary"])
-    refuse_unmatched(each, list(map(parsed, names)))
+    refuse_unmatched(patterns if each else (), list(map(parsed, names)))
     found = [(name, f"{schema}.{quote(name)}") for name in names if asked(name)]
     return [(name, address) for name, address in found if _may_be_delta(spark, address)]
 

@@ -39,8 +39,8 @@ _SQL_TYPES = {
 }
 _ARROW_TYPES = {name: kind for kind, name in _SQL_TYPES.items()}
 NO_TYPE_STEP = (  # where no type holds all; whoever starts over meets the same value
-    "Publish a corrected file under the same name; or, where files have numbers, a full load as file N, and begin with that: "
-    "mirrorlib reset TARGET TABLE --start-at N"
+    "Publish a corrected file under the same name; or, where files have numbers, a full load as file N, and begin with "
+    "that: mirrorlib reset TARGET TABLE --start-at N"
 )
 _MAPPED = set(" ,;{}()\n\t=")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")

@@ -83,7 +83,7 @@ def enable_feed(
         _check_days(days)
     place = os.fspath(place)
     done = act_on_tables(
-        find_tables(spark, place, catalog, tables, each=tables),
+        find_tables(spark, place, catalog, tables, each=True),
         lambda name, address: _switch_on(spark, name, address, days),
         partial(Enabled, state="refused"),
     )

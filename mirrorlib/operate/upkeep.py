@@ -102,7 +102,7 @@ def optimize_tables(
             seconds=round(time.perf_counter() - began, 3),
         )
 
-    found = find_tables(spark, place.place, catalog, tables, each=tables)
+    found = find_tables(spark, place.place, catalog, tables, each=True)
     done = act_on_tables(found, optimize, partial(Optimized, state="failed"))
     return OptimizeReport(target=place.shown, tables=done)
 
@@ -188,7 +188,7 @@ def vacuum_tables(
         with contextlib.nullcontext() if dry_run else held:  # VACUUM commits that it was there
             return replace(told, files=_vacuum(spark, table, hours, dry_run=dry_run))
 
-    found = find_tables(spark, place.place, catalog, tables, each=tables)
+    found = find_tables(spark, place.place, catalog, tables, each=True)
     done = act_on_tables(found, vacuum, partial(Vacuumed, state="failed"))
     return VacuumReport(target=place.shown, tables=done)
 

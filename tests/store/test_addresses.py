@@ -34,8 +34,8 @@ def test_an_empty_place_of_the_journal_is_none() -> None:
     """A job's parameter may be empty: with a catalog the journal would be on the driver's disk, and gone with it."""
     with pytest.raises(LandingZoneError, match="no folder for the journal"):
         Target.of("mirrors", catalog="prod", state="")
-    arguments = make_parser().parse_args(["ledger", "t", "--catalog=", "--state=", "--to="])
-    assert (None, None, None) == (arguments.catalog, arguments.state, arguments.to)
+    arguments = make_parser().parse_args(["ledger", "t", "--state=", "--to="])
+    assert (None, None) == (arguments.state, arguments.to)
 
 
 def test_the_folder_that_a_disk_keeps_for_itself_is_not_looked_into(tmp_path: Path) -> None:

@@ -53,9 +53,6 @@ def outcome_of(
         if size.bit_length() > attempt.table_bytes.bit_length():
             looked_at = find_table(work.spark, work.ref)
             size = looked_at.bytes if looked_at else size
-    source, files = attempt.source, plan.files if facts.get(DIRECT) else ()
-    there = side_by_side(source.has, files, source.zone.at_once)
-    changed = (file.name for file, same in zip(files, there, strict=True) if not same)
     return Done(
         outcome=outcome,
         version=ended.version,
@@ -66,10 +63,15 @@ def outcome_of(
         rows=facts.get("rows", {}),
         seconds=dict(attempt.clock),
         cause=standing_cause(plan, facts.get("cause")),
-        doubt=next(changed, None),
+        doubt=_first_changed(attempt.source, plan) if facts.get(DIRECT) else None,
         finished_at=now(),
         keys=keys,
     )
+
+
+def _first_changed(source: Source, plan: Plan) -> str | None:
+    there = side_by_side(source.has, plan.files, source.zone.at_once)
+    return next((file.name for file, same in zip(plan.files, there, strict=True) if not same), None)
 
 
 def standing_cause(plan: Plan, voided: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:

@@ -96,7 +96,7 @@ def _review_table(
             found.add("not-checked", exc.reason)
         except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
             _LOG.debug("%s: cannot be reviewed", table, exc_info=True)
-            found.add("not-checked", f"an unexpected {type(exc).__name__}")
+            found.add("not-checked", f"an unexpected {type(exc).__name__}; -vv tells where")
     findings = found.all()
     severities = [finding.severity for finding in findings]
     written = [file.modified.isoformat() for file in files]
