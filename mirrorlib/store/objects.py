@@ -24,6 +24,7 @@ from mirrorlib.store.protocol import (
     translated,
     translated_file,
     tries,
+    write_new,
 )
 
 _T = TypeVar("_T")
@@ -145,16 +146,10 @@ class ObjectStore(Store):
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the object under the condition that there is none."""
         with translated("write", f"{self.url}/{path}"):
-            for _ in tries(_PATIENCE):
-                try:
-                    obstore.put(self._store, path, data, mode="create", use_multipart=False)
-                except AlreadyExistsError as exc:
-                    refused = exc
-                else:
-                    return True
-                if self.stat(path) is not None:  # S3 answers alike while others are writing there
-                    return False
-            raise refused
+            write = partial(
+                obstore.put, self._store, path, data, mode="create", use_multipart=False
+            )
+            return write_new(write, AlreadyExistsError, partial(self.stat, path), _PATIENCE)
 
     def copy(self, source: str, target: str) -> bool:
         """Let the store copy the object; Azure may answer before it has, or fail to, and obstore does not tell."""

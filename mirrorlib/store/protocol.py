@@ -7,7 +7,7 @@ import errno
 import io
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, cast
@@ -167,6 +167,28 @@ def tries(patience: float) -> Iterator[None]:
         time.sleep(pause)
         pause = min(2 * pause, 5.0)
         yield
+
+
+def write_new(
+    write: Callable[[], object],
+    refusal: type[Exception],
+    find: Callable[[], object],
+    patience: float,
+) -> bool:
+    """Write under the condition that there is none; False where somebody's file is found behind the store's *refusal*.
+
+    Stores refuse alike while others are writing there, and a call that was aborted: that is tried again.
+    """
+    for _ in tries(patience):
+        try:
+            write()
+        except refusal as exc:
+            refused = exc
+        else:
+            return True
+        if find() is not None:
+            return False
+    raise refused
 
 
 def check_size(size: int | None, most: int | None, place: object) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 from mirrorlib.errors import StoreError, first_line
@@ -25,7 +26,7 @@ from mirrorlib.store.protocol import (
     check_size,
     contents,
     translated,
-    tries,
+    write_new,
 )
 
 _OLDEST = 0, 38  # an SDK before it uploads an empty file where it repeats a request
@@ -124,16 +125,9 @@ class VolumeStore(Store):
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the file under the condition that there is none."""
         with translated("write", f"{self.url}/{path}"):
-            for _ in tries(_PATIENCE):
-                try:
-                    self._upload(path, data, overwrite=False)
-                except self._errors.ResourceConflict as exc:
-                    refused = exc
-                else:
-                    return True
-                if self.stat(path) is not None:  # a call that was aborted is answered alike
-                    return False
-            raise refused
+            upload = partial(self._upload, path, data, overwrite=False)
+            conflict = self._errors.ResourceConflict
+            return write_new(upload, conflict, partial(self.stat, path), _PATIENCE)
 
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
