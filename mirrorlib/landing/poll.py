@@ -9,7 +9,6 @@ is passed over. What lies *before* the newest applied file is not looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mirrorlib.landing.listing import FolderContent, TableFolder
 from mirrorlib.names import LARGEST_NUMBER, is_ignored, sequence_name, sequence_number
@@ -21,27 +20,27 @@ AFTER_NUMBERS = ":"
 _SPARE = 1000  # foreign names that may lie among the numbers; behind more of them, a full listing shows what is next
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Onward:
-    """What is looked for in a table folder: what follows the newest applied file, if that is there as it was listed."""
+def see_next(
+    zone: Store,
+    folder: TableFolder,
+    newest: tuple[str, str],
+    extensions: Sequence[str],
+    *,
+    most: int | None = None,
+) -> FolderContent | None:
+    """Look for the newest applied file and the next numbers; None where only a full listing can tell.
 
-    name: str  # that file's, below the table's folder
-    etag: str
-    extensions: Sequence[str]  # what a change file's name may end in
-    most: int | None = None  # how many files are enough; None is all that have come
-
-    @property
-    def number(self) -> int:
-        """Return the newest applied number."""
-        return sequence_number(self.name) or 0
-
-
-def see_next(zone: Store, folder: TableFolder, onward: Onward) -> FolderContent | None:
-    """Look for the newest applied file and the next numbers; None where only a full listing can tell."""
-    files = _listed(zone, folder.path, onward) if zone.seeks else None
+    *newest* is that file's name below the table's folder, and what identified it then; *extensions* is what a change
+    file's name may end in; *most* says how many files are enough, None that all are that have come.
+    """
+    files = None
+    if zone.seeks:
+        begin = f"{sequence_number(newest[0]) or 0:020d}"
+        count = None if most is None else most + _SPARE
+        files = zone.files_after(folder.path, begin, before=AFTER_NUMBERS, count=count)
     if files is None:
-        files = _probed(zone, folder.path, onward)
-    if files is None or (onward.name, onward.etag) not in {(one.name, one.etag) for one in files}:
+        files = _probed(zone, folder.path, newest[0], extensions, most)
+    if files is None or newest not in {(one.name, one.etag) for one in files}:
         return None
     return FolderContent(metadata=None, files=files)
 
@@ -55,33 +54,27 @@ def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | No
     return FolderContent(metadata=None, files=shown)
 
 
-def _listed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...] | None:
-    begin = f"{onward.number:020d}"
-    count = None if onward.most is None else onward.most + _SPARE
-    return zone.files_after(place, begin, before=AFTER_NUMBERS, count=count)
-
-
-def _probed(zone: Store, place: str, onward: Onward) -> tuple[StoredFile, ...] | None:
+def _probed(
+    zone: Store, place: str, name: str, extensions: Sequence[str], most: int | None
+) -> tuple[StoredFile, ...] | None:
     """Look at one number after the other, until one is not there; the one behind that must not be there either."""
-    newest, applied = zone.stat(f"{place}/{onward.name}"), onward.number
+    newest, applied = zone.stat(f"{place}/{name}"), sequence_number(name) or 0
+    endings = dict.fromkeys((name.rpartition(".")[2], *extensions))
+
+    def of_number(number: int) -> list[StoredFile]:
+        paths = (f"{place}/{sequence_name(number, ending)}" for ending in endings)
+        return [file for path in paths if (file := zone.stat(path)) is not None]
+
     files = [] if newest is None else [newest]
     last = min(applied + MOST_PROBES, LARGEST_NUMBER)
     for number in range(applied + 1, last + 1):
-        if onward.most is not None and number > applied + onward.most:
+        if most is not None and number > applied + most:
             return tuple(files)
-        found = _of_number(zone, place, number, onward)
+        found = of_number(number)
         if not found:
-            is_gap = number < LARGEST_NUMBER and _of_number(zone, place, number + 1, onward)
+            is_gap = number < LARGEST_NUMBER and of_number(number + 1)
             return None if is_gap else tuple(files)
         if any(file.size == 0 for file in found):  # so looks a folder of a hierarchical account too
             return None
         files += found
     return None
-
-
-def _of_number(zone: Store, place: str, number: int, onward: Onward) -> list[StoredFile]:
-    """Look at a number's file, whichever of the possible extensions it has."""
-    extension = onward.name.rpartition(".")[2]
-    endings = dict.fromkeys((extension, *onward.extensions))
-    paths = (f"{place}/{sequence_name(number, ending)}" for ending in endings)
-    return [file for path in paths if (file := zone.stat(path)) is not None]

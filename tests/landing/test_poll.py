@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import obstore.store
 import pytest
 
 from mirrorlib.landing.listing import FolderContent
-from mirrorlib.landing.poll import MOST_PROBES, Onward, see_after, see_next
+from mirrorlib.landing.poll import MOST_PROBES, see_after, see_next
 from mirrorlib.names import sequence_name
 from mirrorlib.store import LocalStore, ObjectStore, Store
 from polls import FOLDER, counting
@@ -43,17 +42,17 @@ def publish(store: Store, *numbers: int, extension: str = "parquet") -> None:
         store.put(f"orders/{sequence_name(number, extension)}", b"x")
 
 
-def anchor(store: Store, number: int, extension: str = "parquet") -> Onward:
+def anchor(store: Store, number: int, extension: str = "parquet") -> tuple[str, str]:
     """Remember a file as it is now, to look for what follows it."""
     name = sequence_name(number, extension)
     found = store.stat(f"orders/{name}")
     assert found is not None
-    return Onward(name=name, etag=found.etag, extensions=("parquet",))
+    return name, found.etag
 
 
-def look(store: Store, newest: Onward, *, most: int | None = None) -> list[str] | None:
+def look(store: Store, newest: tuple[str, str], *, most: int | None = None) -> list[str] | None:
     """Look for Parquet files; give names, ascending."""
-    return names(see_next(store, FOLDER, replace(newest, most=most)))
+    return names(see_next(store, FOLDER, newest, ["parquet"], most=most))
 
 
 def names(seen: FolderContent | None) -> list[str] | None:
@@ -161,9 +160,9 @@ def test_text_is_looked_for_by_every_extension(store: Store) -> None:
     publish(store, 1, extension="CSV")
     publish(store, 2, extension="CSV")
     publish(store, 3, extension="tsv")
-    onward = replace(anchor(store, 1, extension="CSV"), extensions=("csv", "tsv"))
+    newest = anchor(store, 1, extension="CSV")
 
-    found = names(see_next(store, FOLDER, onward))
+    found = names(see_next(store, FOLDER, newest, ["csv", "tsv"]))
 
     assert [f"{number:020d}.{end}" for number, end in ((1, "CSV"), (2, "CSV"), (3, "tsv"))] == found
 

@@ -27,7 +27,7 @@ from moto.server import ThreadedMotoServer
 import mirrorlib
 from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.journal.disk import Journal, open_state
-from mirrorlib.landing.poll import Onward, see_next
+from mirrorlib.landing.poll import see_next
 from mirrorlib.names import parse_name, sequence_name
 from mirrorlib.platform.session import connectors_for
 from mirrorlib.store import ObjectStore, Store, StoredFile, copy_file, open_store
@@ -200,8 +200,7 @@ def test_a_folder_of_many_pages_is_listed_whole_and_looked_at_in_little(place: s
 
 def follow(store: Store, newest: StoredFile) -> list[str] | None:
     """Look for what follows a file."""
-    onward = Onward(name=newest.name, etag=newest.etag, extensions=("parquet",))
-    seen = see_next(store, FOLDER, onward)
+    seen = see_next(store, FOLDER, (newest.name, newest.etag), ["parquet"])
     return None if seen is None else [file.name for file in seen.files]
 
 

@@ -26,7 +26,7 @@ from mirrorlib.landing.metadata.declared import (
     as_published,
 )
 from mirrorlib.landing.metadata.reading import parse_metadata
-from mirrorlib.landing.poll import Onward, see_after, see_next
+from mirrorlib.landing.poll import see_after, see_next
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import Store
 
@@ -101,15 +101,9 @@ class IncrementalListing:
                 seen = see_after(zone, folder, self._after) if self._after else None
         # What identified a file in another zone says nothing here.
         elif not entry.plan.policies.by_time and entry.plan.zone == zone.url:
-            onward = Onward(
-                name=newest.name,
-                etag=newest.etag,
-                extensions=tuple(
-                    one for one in metadata.extensions if one.isascii() and one.isalnum()
-                ),
-                most=self._options.max_files,
-            )
-            seen = see_next(zone, folder, onward)
+            endings = [one for one in metadata.extensions if one.isascii() and one.isalnum()]
+            known = (newest.name, newest.etag)
+            seen = see_next(zone, folder, known, endings, most=self._options.max_files)
         return None if seen is None else (seen, data)
 
     def remember(
