@@ -328,10 +328,10 @@ def test_compressed_text_of_any_encoding(
     assert [{"id": 1, "v": word, "n": 1}] == rows_of(spark, target)
 
 
-def test_a_bad_marker_far_down_a_long_text_is_named_by_its_line(
+def test_a_bad_marker_far_down_a_long_text_is_named_by_its_row(
     spark: SparkSession, zone: ZoneWriter, target: str, partition: str
 ) -> None:
-    """Lines are counted through all pieces of a file."""
+    """Rows are counted through all pieces of a file."""
     table = text_table(zone)
     lines = [f"{row},a,1,{9 if row == 200_001 else 4}" for row in range(200_010)]
     publish(table, f"id,v,n,{MARKER}\n" + "\n".join(lines))
@@ -339,7 +339,7 @@ def test_a_bad_marker_far_down_a_long_text_is_named_by_its_line(
     report = run(spark, zone, target)
 
     assert ("failed", "MarkerError") == (report.state, report.error), partition
-    assert "line 200003" in report.reason
+    assert "row 200001" in report.reason
 
 
 def test_a_plan_carries_how_its_text_is_written(

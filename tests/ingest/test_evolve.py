@@ -20,7 +20,6 @@ from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files, rows_of
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.next_batch import warnings_of
 from mirrorlib.journal.entries import Policies
-from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.names import sequence_number
 from mirrorlib.store import open_store
 
@@ -334,19 +333,3 @@ def test_every_type_rewrites_a_table_for_plain_readers() -> None:
 def test_columns_of_foreign_types_are_left_out() -> None:
     """Somebody added an array by hand: it stays NULL in new rows."""
     assert (Column("id", pa.int64()),) == to_columns([("id", "bigint"), ("a", "array<int>")])
-
-
-def test_a_new_type_of_text_is_told_with_the_line(zone: ZoneWriter) -> None:
-    """A row of text is found by its line; quoted line ends before it count."""
-    table = zone.table("orders", keys=["id"])
-    (table.folder / f"{1:020d}.csv").write_bytes(b'id,v\n1,\n"2\n",x\n')
-    policies = replace(POLICIES, keys=("id",), dialect=Dialect())
-    store = open_store(str(zone.root))
-    source = Source(zone=store, table="orders", folder="orders", policies=policies)
-    listed = store.list_folder("orders")
-    assert listed is not None
-    files = [file for file in listed.files if file.name[0] != "_"]
-
-    error = fault(prepare_files(source, files, columns("id string, v int")))
-
-    assert ("v", 3) == (error.column, error.line)

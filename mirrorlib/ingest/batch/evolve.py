@@ -18,7 +18,6 @@ from mirrorlib.delta.columns import NO_TYPE_STEP, Column, Columns, find_column, 
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import by_name, fold_name
 from mirrorlib.ingest.rows.decode import OpenedFile
-from mirrorlib.ingest.rows.marks import with_line
 from mirrorlib.ingest.rows.read import find_misfit
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.journal.entries import Policies, Readers
@@ -160,7 +159,7 @@ class Newcomer:
         self, column: FileColumn, msg: str, found: str, step: str, row: int | None = None
     ) -> SchemaError:
         facts = {"column": column.name, "found": found, "next_step": step}
-        return with_line(self.landed, self.landed.fault(SchemaError, msg, row=row, **facts))
+        return self.landed.fault(SchemaError, msg, row=row, **facts)
 
 
 def growth_of(before: Columns, after: Columns, readers: Readers | None = None) -> Growth:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.errors import MarkerError, MirrorError, SchemaError
-from mirrorlib.ingest.rows.decode import OpenedFile, text_dialect
+from mirrorlib.errors import MarkerError, SchemaError
+from mirrorlib.ingest.rows.decode import OpenedFile
 from mirrorlib.journal.entries import Policies
 from mirrorlib.landing import columns
 from mirrorlib.landing.columns import (
@@ -27,11 +27,8 @@ from mirrorlib.landing.columns import (
     judge_markers,
     show_marker,
 )
-from mirrorlib.landing.delimited.tables import line_of
-from mirrorlib.landing.delimited.text import TextFile
 
 Span: TypeAlias = tuple[int, int]
-_Error = TypeVar("_Error", bound=MirrorError)
 
 MARKER_NAMES = {marker: f"{name}s" for marker, name in columns.MARKER_NAMES.items()}
 # Columns of rows that are to be folded: the change, and a long that grows in (file, row) order.
@@ -108,18 +105,6 @@ def count_updates(counts: Mapping[int, int], policies: Policies) -> int:
     """Count the rows, of so many by marker, that may update another one."""
     inserts = counts[INSERT] if policies.insert_policy == "append" else 0
     return sum(counts.values()) - counts[DELETE] - inserts
-
-
-def with_line(opened: OpenedFile, exc: _Error) -> _Error:
-    """Give an error about a row of delimited text the line on which the row begins."""
-    source, file = opened.source, opened.file
-    if exc.row is None or source.policies.kind_of(file.name) != "delimited":
-        return exc
-    with source.zone.open_file(file.path) as handle:
-        dialect = text_dialect(source)
-        text = TextFile(handle, file, dialect, source.table)
-        line = line_of(text, opened.schema.own, exc.row)
-    return exc.but(line=line)
 
 
 def _error(

@@ -29,7 +29,6 @@ from mirrorlib.ingest.rows.marks import (
     key_span,
     read_marks,
     typed_keys,
-    with_line,
 )
 from mirrorlib.landing.columns import FileColumn
 from mirrorlib.landing.footer import Hashing, end_of, first_moved, is_native
@@ -150,8 +149,7 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: Room) -
         try:
             counts.update(count_marks(part, read_marks(part, rows)))
         except MarkerError as exc:
-            of_file = exc.but(row=seen + (exc.row or 0))
-            raise with_line(opened, of_file) from exc
+            raise exc.but(row=seen + (exc.row or 0)) from exc
         nulls += sum(rows.column(name).null_count for name in keys)
         seen += len(rows)
         if kept is not None and room.take(rows):

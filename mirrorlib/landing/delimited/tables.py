@@ -174,13 +174,6 @@ def _one_ahead(typed: Callable[[Piece], pa.Table], pieces: Iterator[Piece]) -> I
             under_way = coming
 
 
-def line_of(text: TextFile, schema: FileSchema, row: int) -> int | None:
-    """Return the line on which a row begins, by reading the file again up to it; None where there is no such row."""
-    reading = start_reading(text, schema)
-    rows = (found for piece in iter_pieces(reading.opened) for found in reading.rows(piece))
-    return next((line for line, _ in islice(rows, row, None)), None)
-
-
 def start_reading(text: TextFile, schema: FileSchema) -> Reading:
     """Open a file's rows by what its header said."""
     opened = open_rows(text)
