@@ -77,9 +77,7 @@ class OpenedFolder:
             return f"{self.passed} files were there when the table was first seen; none has come since."
         if self.listing.count or self.partial or self.emptied:
             return ""
-        unread = self.listing.unread
-        others = f"; folders that are not read: {first_few(unread)}" if unread else ""
-        return f"No change file has been published yet{others}."
+        return "No change file has been published yet."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,15 +230,8 @@ def _late(listing: FolderListing) -> tuple[str, ...]:
 
 
 def _shown(listing: FolderListing, why: str = "") -> Iterator[str]:
-    """Warn of what is left alone: what lies in folders may be meant as change files."""
-    if listing.foreign:
-        count = len(listing.foreign)
-        yield f"{count} files are no change files and were left alone: {first_few(listing.foreign)}{why}"
-    undeclared = [path for path in listing.unread if "=" in path.rpartition("/")[2]]
-    others = [path for path in listing.unread if path not in undeclared]
-    declare = 'If their files count, declare "isPartitionEnabled": true in _metadata.json'
-    move = "A table's files lie in its own folder, or in partition folders"
-    for paths, what, step in (undeclared, "partition folder", declare), (others, "folder", move):
-        if paths:
-            folders = f"1 {what} is" if len(paths) == 1 else f"{len(paths)} {what}s are"
-            yield f"{folders} not read: {first_few(paths)}. {step}"
+    """Warn of what is left alone: it may be meant as change files."""
+    said = "files are no change files and were left alone"
+    for what, names in {said: listing.foreign, "folders are not read": listing.unread}.items():
+        if names:
+            yield f"{len(names)} {what}: {first_few(names)}{why}"
