@@ -143,18 +143,8 @@ def find_tables(
 
 
 def _list_shown(job: Job, known: Collection[TableName]) -> tuple[TableFolder, ...]:
-    """List the zone's tables; in the place of a schema folder that cannot be listed, those that it has filled.
-
-    A table whose place in the target would be that of one which the zone shows no longer is refused by name.
-    """
-    found: list[TableFolder] = []
-    for folder in list_tables(job.zone):
-        filled = [
-            TableFolder(name=name, path=name.folder, refusal=folder.refusal)
-            for name in (known if folder.unlisted else ())
-            if name.schema == folder.name.schema and _is_of(job, name)
-        ]
-        found += filled or [folder]
+    """List the zone's tables; one whose place in the target is that of one which it shows no longer is refused."""
+    found = list_tables(job.zone)
     conflicts = _conflicts_with_kept(job, found, known)
     return tuple(
         replace(folder, refusal=folder.refusal or conflicts.get(folder.name)) for folder in found
@@ -165,7 +155,7 @@ def _conflicts_with_kept(
     job: Job, folders: Collection[TableFolder], known: Iterable[TableName]
 ) -> Mapping[TableName, TableNameError]:
     """Find the tables that cannot lie in the target together with those that are kept there."""
-    shown = {folder.name for folder in folders if not folder.unlisted}
+    shown = {folder.name for folder in folders}
     others = {name for name in known if name not in shown}
     if job.target.catalog is not None or not others & find_conflicts([*shown, *others]).keys():
         return {}
@@ -203,9 +193,7 @@ def _refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[
     for folder in folders:
         table = folder.name.table
         error = folder.refusal
-        if folder.unlisted:
-            pass
-        elif target.catalog in _STRICT_CATALOGS and not _STRICT_NAME.fullmatch(table):
+        if target.catalog in _STRICT_CATALOGS and not _STRICT_NAME.fullmatch(table):
             msg = f"the catalog {target.catalog} takes letters, digits and _ in a table's name, nothing else"
             step = "Rename it at the publisher, or use a path as the target."
             error = TableNameError(msg, table=str(folder.name), next_step=step)

@@ -100,7 +100,7 @@ def apply_job(job: Job, approve: str | None = None) -> ApplyReport:
     def apply_next(folder: TableFolder) -> TableReport:
         in_flight.append(folder)
         act = partial(_advance, job, folder)
-        report = _report(job, folder.name, act, known=not folder.unlisted)
+        report = _report(job, folder.name, act)
         in_flight.remove(folder)
         return report
 
@@ -116,16 +116,9 @@ def apply_job(job: Job, approve: str | None = None) -> ApplyReport:
 
 
 def _report(
-    job: Job,
-    name: TableName,
-    act: Callable[[Journal, Applying], TableReport],
-    *,
-    known: bool = True,
+    job: Job, name: TableName, act: Callable[[Journal, Applying], TableReport]
 ) -> TableReport:
-    """Do something to one table; whatever goes wrong with it is its report, not its neighbours' trouble.
-
-    One that is not *known* leaves nothing in the journal: no table is called so.
-    """
+    """Do something to one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
     journal = Journal(job.state, name)
     told = TableReport(table=name.shown, state="waiting")
     course = Applying(told=told, zone=job.zone.url, others_wait=job.others_wait)
@@ -134,12 +127,11 @@ def _report(
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         error = as_mirror_error(exc, name.shown)
         report = course.report("failed", str(error), file=error.file, error=type(error).__name__)
-    before, since = "" if known else str(report.state), now()  # nobody remembers what is not known
-    if known:
-        try:
-            before, since = course.record(journal, report)
-        except MirrorError as exc:  # losing the last word must not hide what happened
-            _LOG.warning("%s: its status could not be written: %s", report.table, exc)
+    before, since = "", now()
+    try:
+        before, since = course.record(journal, report)
+    except MirrorError as exc:  # losing the last word must not hide what happened
+        _LOG.warning("%s: its status could not be written: %s", report.table, exc)
     if report.state not in STOPPED:
         level = logging.WARNING if report.state == "waiting" else logging.INFO
         _LOG.log(level, "%s: %s %s", report.table, report.state, report.reason)

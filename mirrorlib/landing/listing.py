@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from mirrorlib.errors import ChangeFileError, LandingZoneError, StoreError, TableNameError
+from mirrorlib.errors import ChangeFileError, LandingZoneError, TableNameError
 from mirrorlib.landing.metadata.declared import METADATA_NAME
 from mirrorlib.names import (
     SCHEMA_SUFFIX,
@@ -33,8 +33,7 @@ class TableFolder:
 
     name: TableName
     path: str
-    refusal: TableNameError | StoreError | None = None  # why this table cannot be mirrored at all
-    unlisted: bool = False  # it stands for all tables of a schema folder that could not be listed
+    refusal: TableNameError | None = None  # why this table cannot be mirrored at all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,38 +95,28 @@ class FolderListing:
 
 
 def list_tables(zone: Store) -> tuple[TableFolder, ...]:
-    """Find the table folders: `<schema>.schema/<table>` and `<table>`, sorted by name.
-
-    A schema folder that cannot be listed is one refused table, `<schema>/*`; the others are found all the same.
-    """
+    """Find the table folders: `<schema>.schema/<table>` and `<table>`, sorted by name."""
     top = zone.list_folder("")
     if top is None:
         msg = f"there is no landing zone at {zone.url}"
         raise LandingZoneError(msg, next_step="Give the folder that holds the table folders")
-    found: list[TableFolder] = []
+    names: list[TableName] = []
     for folder in top.folders:
         if is_ignored(folder):
             continue
         if folder.endswith(SCHEMA_SUFFIX) and folder != SCHEMA_SUFFIX:
-            found += _in_schema(zone, folder)
+            inner = contents(zone, folder).folders
+            schema = folder.removesuffix(SCHEMA_SUFFIX)
+            names += [TableName(schema, table) for table in inner if not is_ignored(table)]
         else:
-            found.append(_folder(TableName(None, folder)))
+            names.append(TableName(None, folder))
     # A table whose place in the target would be another's too is refused by name.
-    conflicts = find_conflicts([one.name for one in found if not one.unlisted])
-    return tuple(replace(one, refusal=conflicts.get(one.name, one.refusal)) for one in found)
-
-
-def _in_schema(zone: Store, folder: str) -> list[TableFolder]:
-    schema = folder.removesuffix(SCHEMA_SUFFIX)
-    try:
-        tables = contents(zone, folder).folders
-    except StoreError as exc:
-        return [TableFolder(name=TableName(schema, "*"), path=folder, refusal=exc, unlisted=True)]
-    return [_folder(TableName(schema, table)) for table in tables if not is_ignored(table)]
-
-
-def _folder(name: TableName) -> TableFolder:
-    return TableFolder(name=name, path=name.folder, refusal=uncarriable(name))
+    conflicts = find_conflicts(names)
+    refusals = [conflicts.get(name) or uncarriable(name) for name in names]
+    return tuple(
+        TableFolder(name=name, path=name.folder, refusal=refusal)
+        for name, refusal in zip(names, refusals, strict=True)
+    )
 
 
 def shows_tables(zone: Store) -> bool:
@@ -196,9 +185,7 @@ def order_by_number(
         partitions[partition][number] = first
         foreign += [file.name for file in others]
         msg = f"two change files carry the sequence number {number}"
-        step = (
-            "Remove the one that is not meant; nothing from this number on is applied until then."
-        )
+        step = "Remove the one that is not meant; nothing from this number on is applied before."
         both = f"{first.name} and {others[-1].name}"
         doubled[first.name] = ChangeFileError(msg, table=table, file=both, next_step=step)
     foreign += seen.links_passed

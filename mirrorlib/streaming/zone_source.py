@@ -76,8 +76,6 @@ class _FilesReader(ds.DataSourceStreamReader):
         wanted = json.loads(self.options.get("tables", "[]"))
         found: dict[str, tuple[Offset, tuple[StoredFile, ...]]] = {}
         for folder in list_tables(zone):
-            if state is None and isinstance(folder.refusal, StoreError):  # of a whole schema
-                raise folder.refusal
             if folder.refusal or not matches(folder.name, wanted):
                 continue
             try:

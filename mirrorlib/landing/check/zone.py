@@ -112,9 +112,6 @@ def _review_table(
 
 def _review_name(folder: TableFolder, found: Findings) -> bool:
     """Say whether the folder can be looked into: a name that no store carries cannot even be listed."""
-    if folder.unlisted and folder.refusal is not None:
-        found.add("not-checked", folder.refusal.reason)
-        return False
     if refusal := uncarriable(folder.name):
         found.add("table-name", refusal.reason)
         return False
