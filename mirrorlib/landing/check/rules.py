@@ -80,8 +80,6 @@ no-files: the table folder has no change file
     Publish the initial load together with the folder; a file of zero rows will do.
 other-extension: a numbered file's extension is not one of the table's
     Publish the file with the table's extension, or correct FileFormat and FileExtension.
-time-ties: several files have the same modification time
-    Publish one file at a time, at least a second apart, or number the files.
 metadata-repaired: the metadata is not quite JSON, or not quite what is documented; something was assumed
     Write it with a JSON library, and values as documented.
 property-misspelt: an unknown property looks like a known one

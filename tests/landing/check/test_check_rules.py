@@ -254,14 +254,6 @@ def _zero_byte_text(zone: ZoneWriter, broken: bool) -> None:
     text(zone, "" if broken else HEADER)
 
 
-@breaks("time-ties")
-def _time_ties(zone: ZoneWriter, broken: bool) -> None:
-    table = empty(zone, **BY_TIME)
-    for moment, name in enumerate(("a", "b", "c"), start=1000):
-        when = 1000 if broken else moment
-        os.utime(table.file(ROWS, name=f"{name}.parquet"), (when, when))
-
-
 @breaks("small-files")
 def _small_files(zone: ZoneWriter, broken: bool) -> None:
     table = orders(zone)
