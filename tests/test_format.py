@@ -331,7 +331,7 @@ def gap(zone: ZoneWriter) -> Iterator[Want]:
     reason = (
         f"{SECOND} is missing and 2 later files wait behind it since 20",
         " UTC",
-        f"Publish {SECOND}",
+        "Publish it.",
     )
     yield Want(rows=pairs(a1="a"), state="blocked", reason=reason, file=SECOND, position=1)
     t.file(pairs(a1="b"), [1], number=2)

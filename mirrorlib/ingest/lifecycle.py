@@ -31,11 +31,7 @@ from mirrorlib.landing.listing import FolderListing
 from mirrorlib.names import TableName
 
 _DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."
-_PLAIN_KEPT = (
-    f"{GONE} The Delta table is kept, whatever --on-gone says: a plain folder is also gone where all its files were "
-    "applied and removed, and a file of a new name is appended. If the table has to start over: mirrorlib reset "
-    "TARGET {table}"
-)
+_PLAIN_KEPT = f"{GONE} The Delta table of a plain folder is kept, whatever --on-gone says, and goes on with new files."
 _UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 
 
@@ -53,7 +49,7 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
             return None
         newest = journal.newest_of(lives) or (lives[-1].keeps and journal.newest(lives[-2]))
         if newest and newest.plan.policies.plain is not None:
-            return _PLAIN_KEPT.format(table=name.shown)
+            return _PLAIN_KEPT
         if write:
             journal.write_gone(lives[-1])
         if job.options.on_gone == "keep":

@@ -42,22 +42,13 @@ from mirrorlib.names import WHOLE_FOLDER, partition_of, sequence_name
 from mirrorlib.store import StoredFile
 
 UNTYPED = "No published file has a column with a type yet."
-_UNTYPED_COLUMN = (
-    "The {column} has no type in any published file yet: all its values are NULL. "
-    "The table waits for a file that has one."
-)
-_LEFT_OUT = (
-    "change files that are left out: {left}. The table begins with number {first}, as --start-at says, and no number "
-    "before that is applied. If they count, start it over: mirrorlib reset TARGET TABLE"
-)
+_UNTYPED_COLUMN = "The {column} has no type in any published file yet; the table waits."
+_LEFT_OUT = "change files that are left out: {left}. The table begins with number {first}. If they count, reset it."
 _NOT_LEFT_OUT = (
-    "--start-at {asked} counts for nothing: the table has begun with another number, and earlier change files are "
-    "there. To leave them out: mirrorlib reset TARGET TABLE --start-at {asked}"
+    "--start-at {asked} counts for nothing: the table has begun otherwise. To leave earlier change files out: "
+    "mirrorlib reset TARGET TABLE --start-at {asked}"
 )
-_GONE = (
-    "{file} is not in the landing zone, and without it the table cannot be computed anew. Bring it back, "
-    "or publish a snapshot of the source, and begin with that: mirrorlib {how}"
-)
+_GONE = "{file} is not in the landing zone. Bring it back, or begin with a snapshot of the source: mirrorlib {how}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +212,7 @@ def choose_files(
     if young:
         name = young[0].name
         reason = (
-            f"{name} was written less than {settle:g} s ago, and may still be an upload under way."
+            f"{name} was written less than {settle:g} s ago: it may still be an upload under way."
         )
         return replace(coming, state="behind", reason=f"{reason} The next run takes it.", file=name)
     return coming

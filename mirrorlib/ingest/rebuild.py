@@ -225,9 +225,7 @@ def _find_undoable(journal: Journal, name: TableName) -> tuple[Life, Entry, Done
     entry, was = journal.newest_of(lives), find_rebuilt(journal, lives[:-1])
     done = entry.done if entry and lives[-1].why == REBUILD and entry.plan.batch == 1 else None
     if entry is None or done is None or done.kind != "difference":
-        msg = (
-            "there is no rebuild to undo: the newest batch is none, or has replaced the table whole"
-        )
+        msg = "there is no rebuild to undo: the newest batch is none, or replaced the table whole"
         step = "See what was applied: mirrorlib ledger TARGET"
         raise JournalError(msg, table=table, next_step=step)
     before = was[1].done if was and was[1].position == entry.position else None

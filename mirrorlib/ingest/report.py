@@ -27,10 +27,7 @@ ROADS: Mapping[Kind, str] = {
 }
 MARKED = ("inserts", "updates", "deletes", "upserts")
 GONE = "Its folder is no longer in the landing zone."
-SHOWS_NOTHING = (
-    "The landing zone shows no table at all, as one does that is not mounted: no table is taken for gone. "
-    "If one was removed on purpose, start it over: mirrorlib reset TARGET TABLE"
-)
+SHOWS_NOTHING = "The landing zone shows no table at all, as one does that is not mounted: none is taken for gone."
 
 
 def shown_position(position: Mapping[str, int]) -> Position | None:

@@ -195,7 +195,7 @@ def test_a_refusal_says_what_to_write() -> None:
     """In the words of the file that has to be corrected."""
     step = "Publish files with a header row, and say so in _metadata.json."
     assert step == refused(FirstRowAsHeader="no").next_step
-    step = "Name an encoding such as UTF-8, UTF-16, windows-1252 or shift_jis in _metadata.json."
+    step = "Name an encoding such as UTF-8, UTF-16 or windows-1252 in _metadata.json."
     assert step == refused(Encoding="?").next_step
     assert CORRECT == refused(ColumnSeparator="").next_step
 

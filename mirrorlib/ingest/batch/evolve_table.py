@@ -215,11 +215,7 @@ def heed_readers(work: Work, standing: Standing, *, write: bool = True) -> Work:
         features = [name for name in _NOT_PLAIN if name in found.features]
         if features:
             msg = "the table already has features that plain readers do not know"
-            step = (
-                'Purge and drop them (docs/readers.md, "A table that is there"), or let the table be made anew: '
-                f"mirrorlib reset TARGET {work.table}, remove the Delta table, and apply. "
-                f"Without --readers and the property {READERS_PROPERTY} it goes on as it is."
-            )
+            step = f"Drop them, see docs/readers.md; without --readers and {READERS_PROPERTY} it goes on as it is."
             raise SchemaError(msg, table=work.table, found=", ".join(features), next_step=step)
         if write:
             set_properties(work.spark, work.ref.sql, readers_property(wanted))

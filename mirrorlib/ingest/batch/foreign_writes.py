@@ -175,10 +175,7 @@ def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, C
     named = {"life": plan.life, "batch": plan.batch, "attempt": plan.attempt}
     mine = next((one for one in commits if named.items() <= (one.ours or {}).items()), None)
     if mine is None and len(commits) < newest - start:
-        msg = (
-            f"the outcome of batch {plan.batch} is unknown: "
-            f"the table's history no longer reaches back to version {start}"
-        )
+        msg = f"the outcome of batch {plan.batch} is unknown: history no longer reaches back to version {start}"
         step = f"Start the table over: mirrorlib reset TARGET {work.table}"
         raise OutcomeUnknownError(msg, table=work.table, next_step=step)
     if mine is None and plan.before:

@@ -218,10 +218,8 @@ def _check_loss(work: Work, newest: Prepared, before: int, lost: int) -> None:
     if newest.rows:
         refused = lost > work.options.max_loss * before
         share = -(-10_000 * lost // max(before, 1)) / 10_000  # what approves it, rounded up
-        msg = (
-            f"the snapshot loses {lost:,} of the table's {before:,} rows, "
-            f"more than the share of {work.options.max_loss:g} that it may"
-        )
+        share_of = f"more than the share of {work.options.max_loss:g}"
+        msg = f"the snapshot loses {lost:,} of the table's {before:,} rows, {share_of}"
         step = f"Publish it whole under the same name, or approve it in one run: --max-loss {share:g} --retry"
     else:
         refused = before > 0 and not work.options.allow_empty

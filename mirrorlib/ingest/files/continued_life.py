@@ -77,9 +77,7 @@ def refuse_replaced(
     for one in applied_entries(journal, *found) if found else ():
         for planned in one.plan.files:
             if fingerprints.get(planned.name, planned.fingerprint) != planned.fingerprint:
-                msg = (
-                    f"the change file is not what batch {one.plan.batch} has applied under its name"
-                )
+                msg = f"it is not what batch {one.plan.batch} has applied under its name"
                 step = "Put it back as it was, and rebuild then; or start over by what is there: mirrorlib reset"
                 raise FileChangedError(msg, table=table, file=planned.name, next_step=step)
 

@@ -52,10 +52,7 @@ def next_run(listing: FolderListing, position: Mapping[str, int]) -> Run:
     awaited, behind = gaps[0]
     waiting = "1 later file waits" if len(behind) == 1 else f"{len(behind)} later files wait"
     since = min(file.modified for file in behind)
-    gap = (
-        f"{awaited} is missing and {waiting} behind it since {since:%Y-%m-%d %H:%M:%S} UTC. "
-        f"Publish {awaited}; the next run goes on from there."
-    )
+    gap = f"{awaited} is missing and {waiting} behind it since {since:%Y-%m-%d %H:%M:%S} UTC. Publish it."
     if len(gaps) > 1:
         gap += f" {len(gaps) - 1} other partition folders lack a file too."
     if not (position or files):

@@ -84,11 +84,7 @@ def _prove_passed(
             if not good:
                 msg = f"the file holds something else than what batch {plan.batch} has applied under its name"
                 found = f"{zone.url} instead of {plan.zone}"
-                step = (
-                    "Use the landing zone that the table was filled from, or put the file back as it was there, or "
-                    "remove it. To fill the table from this zone, start it over: "
-                    f"mirrorlib reset TARGET {work.table}"
-                )
+                step = f"Use that zone, put it back, remove it, or start over: mirrorlib reset TARGET {work.table}"
                 raise FileChangedError(
                     msg, table=work.table, file=file.name, found=found, next_step=step
                 )
@@ -140,10 +136,7 @@ def check_policies(work: Work, opened: OpenedFolder, entry: Entry | None) -> Non
         step = f"Put the old keyColumns back, {start_over}"
     elif (applied.plain is None) != (asked.plain is None):
         msg = "_metadata.json has come to a plain folder, and what is there was appended without it"
-        step = (
-            f"Keep the table and go on by it, behind what was appended: mirrorlib reset TARGET {work.table} --keep. "
-            "Without --keep the table starts over by it. Or remove it."
-        )
+        step = f"Go on by it: mirrorlib reset TARGET {work.table} --keep, without --keep from the start; or remove it."
     elif applied.snapshots != asked.snapshots:
         was, now, how = "changes", "snapshots", "without"
         if applied.snapshots:
@@ -240,19 +233,16 @@ def judge_changes(
     continued = any(file is not None and file.name not in changed for file in newest)
     written = opened.metadata_written
     if firsts and not continued and written is not None and written > seen_until(entry.plan):
-        return (
-            f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M:%S} UTC), and the newest "
-            "applied file is not there as it was: the source may have started over. If it has, start the table "
-            f"over: mirrorlib reset TARGET {work.table}"
+        seen = (
+            f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M:%S} UTC)"
         )
+        told = f"{seen}, and the newest applied file is not there as it was: the source may have started over"
+        return f"{told}. If it has: mirrorlib reset TARGET {work.table}"
     applied = entry.done is not None and entry.done.outcome == "applied"
     known = {one.name for one in entry.plan.files}
     name = next((name for name in changed if name in known), None)
     if applied and name is not None and work.source.policies.plain is None:
         msg = f"the change file holds something else than what batch {entry.plan.batch} has applied under its name"
-        step = (
-            "Put it back as it was, or remove it and publish its rows under the next name. If the source has "
-            f"started over, start the table over: mirrorlib reset TARGET {work.table}"
-        )
+        step = "Put it back, or publish its rows under the next name; if the source has started over, reset the table."
         raise FileChangedError(msg, table=work.table, file=name, next_step=step)
     return ""

@@ -218,10 +218,7 @@ def _completed(metadata: TableMetadata, options: Options | None) -> Iterator[str
     yield from (f"_metadata.json was completed: {assumed}" for assumed in metadata.assumed)
     yield from (f"_metadata.json has an unknown property: {name}" for name in metadata.unknown)
     if metadata.conditional_update and options and not options.conditional_updates:
-        yield (
-            "ConditionalUpdateColumn is not honoured: changes apply in file order. "
-            "Ask for it with --conditional-updates."
-        )
+        yield "ConditionalUpdateColumn is not honoured: changes apply in file order, without --conditional-updates."
 
 
 def _late(listing: FolderListing) -> tuple[str, ...]:

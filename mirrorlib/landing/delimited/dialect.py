@@ -133,9 +133,7 @@ def _encoding(stated: str, table: str) -> str:
         codec = codecs.lookup(name)
     if codec is None or codec.name in _NO_ENCODINGS or codec.incrementaldecoder is None:
         msg, found = "the value of 'Encoding' is not known", ascii(stated)[1:-1][:80]
-        step = (
-            "Name an encoding such as UTF-8, UTF-16, windows-1252 or shift_jis in _metadata.json."
-        )
+        step = "Name an encoding such as UTF-8, UTF-16 or windows-1252 in _metadata.json."
         raise metadata_error(msg, table, found=found, next_step=step)
     return _SUPERSETS.get(codec.name, codec.name)
 

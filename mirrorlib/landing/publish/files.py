@@ -45,10 +45,7 @@ _LOOKS = (
     pa.float64(),
 )
 _PACKED_OTHERWISE = frozenset({".bz2", ".br", ".lz4", ".xz"})
-_WELL_WRITTEN = (
-    "Save the file as UTF-8, with a header, and with quotes around values that hold a comma, a quote or a line end; "
-    "or read it yourself and give the rows as an Arrow table."
-)
+_WELL_WRITTEN = "Save the file as UTF-8, with a header and quotes where they are needed, or give an Arrow table."
 
 
 def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa.Table:
