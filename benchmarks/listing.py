@@ -28,7 +28,6 @@ from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import TableReport
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Entry, Plan, PlannedFile, new_attempt, now
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName, sequence_name
 from mirrorlib.store import Folder, ObjectStore, Store, open_store
 
@@ -193,9 +192,9 @@ def apply_all(zone: Zone, state: Store, name: str) -> None:
     course.record(journal, course.report("current"))
 
 
-def _table(state: Store, name: str) -> tuple[Journal, TableFolder]:
+def _table(state: Store, name: str) -> tuple[Journal, TableName]:
     table = TableName(None, name)
-    return Journal(state, table), TableFolder(name=table, path=name)
+    return Journal(state, table), table
 
 
 def local_zone(root: Path, tables: int, files: int) -> Zone:

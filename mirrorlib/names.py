@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import unquote as percent_decode
@@ -179,14 +179,14 @@ def only_table(known: Iterable[TableName], called: str, error: type[MirrorError]
 
 
 def refuse_unmatched(
-    patterns: Sequence[str], shown: Sequence[TableName], known: Iterable[TableName] = ()
+    patterns: Sequence[str], shown: Collection[TableName], known: Iterable[TableName] = ()
 ) -> None:
     """Raise `LandingZoneError` where a pattern fits no table that a landing zone shows, or is *known* for."""
     there = (*shown, *known)
     for pattern in as_names(patterns):
         if not any(matches(name, pattern) for name in there):
             msg = "no table matches"
-            found = f"tables {', '.join(name.shown for name in shown[:10]) or 'none'}"
+            found = f"tables {', '.join(name.shown for name in [*shown][:10]) or 'none'}"
             raise LandingZoneError(msg, table=pattern, found=found, next_step="Correct the name.")
 
 

@@ -158,8 +158,8 @@ class Mirror:
             Target.of(self.target, catalog=None, state=None),
             Options(**options),
         )
-        folder = next(one for one in list_tables(job.zone) if str(one.name) == self.name)
-        lives = Journal(job.state, folder.name).lives()
+        folder = next(one for one in list_tables(job.zone) if str(one) == self.name)
+        lives = Journal(job.state, folder).lives()
         session = _set_up(self.spark)  # for good: the work may outlive any block
         work = open_work(job, session, folder, open_folder(job.zone, folder), lives)
         return replace(work, state=open_store(str(self.root / "staged elsewhere")))

@@ -22,7 +22,6 @@ from little import child_environment
 from mirrorlib.delivery.report import ConsumersReport, ConsumerStatus
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Plan, PlannedFile, Policies
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import parse_name
 from mirrorlib.operate.ledger import Applied, LedgerReport
 from mirrorlib.operate.lineage import Edge, LineageReport
@@ -128,7 +127,7 @@ class JournalWriter:
         self.name = parse_name(name)
         self.journal = Journal(open_store(f"{target}/_mirrorlib"), self.name)
         self.zone = str(zone)
-        self.folder = zone / TableFolder(name=self.name, path=self.name.folder).path
+        self.folder = zone / self.name.folder
         self.folder.mkdir(parents=True)
         (self.folder / "_metadata.json").write_text('{"keyColumns": ["id"]}')
         self.life = self.journal.begin_life("first seen", self.zone, 1)

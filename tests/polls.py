@@ -20,11 +20,10 @@ from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import TableReport
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, PlannedFile, new_attempt, now
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
 from mirrorlib.store import Store, StoredFile
 
-FOLDER = TableFolder(name=TableName(None, "orders"), path="orders")
+FOLDER = TableName(None, "orders")
 LISTINGS = ("list_folder", "files_after")
 
 
@@ -70,9 +69,9 @@ class Poller:
     def poll(self, **options: Any) -> tuple[str, list[str]]:
         """Hand over what a run would apply; give the state that it would end in, and the files."""
         asked = Options(**options)
-        journal = Journal(self.state, FOLDER.name)
+        journal = Journal(self.state, FOLDER)
         history = History(journal, self.zone.url)
-        told = TableReport(table=str(FOLDER.name), state="waiting")
+        told = TableReport(table=str(FOLDER), state="waiting")
         course = Applying(told=told, zone=self.zone.url, others_wait=lambda: False)
         left = read_listed(journal.read_status())
         opened = open_folder(

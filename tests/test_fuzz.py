@@ -218,22 +218,22 @@ def use_zone(place: Path) -> None:
     """Check a zone, and open each table's files as an apply does; what the one finds sound the other opens."""
     sound = mirrorlib.check(place).ok
     zone = LocalStore(place)
-    for folder in list_tables(zone):
-        fault = opened_fault(zone, folder)
+    for name in list_tables(zone):
+        fault = opened_fault(zone, name)
         if fault is not None:
             assert not sound or PAGE in fault.reason, f"check found nothing, but {fault}"
             assert str(fault).isprintable(), ascii(str(fault))
 
 
-def opened_fault(zone: LocalStore, folder: object) -> MirrorError | None:
+def opened_fault(zone: LocalStore, name: TableName) -> MirrorError | None:
     """Open a table's files; say what is wrong."""
     options = Options(plain_folders="append", settle=0)
     try:
-        opened = open_folder(zone, folder, options=options)
+        opened = open_folder(zone, name, options=options)
         if opened.metadata is None:
             return None
         policies = policies_of(opened.metadata, opened.dialect, options)
-        source = Source(zone=zone, table=str(folder.name), folder=folder.path, policies=policies)
+        source = Source(zone=zone, table=str(name), folder=name.folder, policies=policies)
         files = [file for each in opened.listing.partitions.values() for file in each.values()]
         return prepare_files(source, files, ()).fault if files else None
     except MirrorError as exc:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from mirrorlib.delta.log import LOG
 from mirrorlib.delta.table import open_log, refer
@@ -24,7 +24,7 @@ from mirrorlib.ingest.report import SHOWS_NOTHING, PlannedTable
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Life, zone_of
-from mirrorlib.landing.listing import TableFolder, list_tables
+from mirrorlib.landing.listing import list_tables
 from mirrorlib.names import TableName, find_conflicts, matches, refuse_unmatched
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target, settled
@@ -39,6 +39,10 @@ _STILL_THERE = "one of them is no longer in the landing zone, and its Delta tabl
 _MAKE_WAY = "Rename the other at its publisher, or remove that table if nobody needs it, with --on-gone drop."
 _STRICT_CATALOGS = frozenset({"spark_catalog", "hive_metastore"})  # Spark's own session catalog
 _STRICT_NAME = re.compile(r"[A-Za-z0-9_]+")
+
+
+# Tables by their names, each with why it cannot be applied at all.
+Tables: TypeAlias = Mapping[TableName, TableNameError | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,77 +89,74 @@ def open_job(
 def open_work(
     job: Job,
     spark: SparkSession,
-    folder: TableFolder,
+    name: TableName,
     opened: OpenedFolder,
     lives: tuple[Life, ...],
 ) -> Work:
     """Gather what one table's batches need; *spark* is a session that is lent to it alone."""
-    ref = refer(job.target, folder.name)
+    ref = refer(job.target, name)
     metadata = cast("TableMetadata", opened.metadata)  # callers ask `waits_for` first
     if job.options.snapshots:
-        check_snapshots(metadata, str(folder.name))
+        check_snapshots(metadata, str(name))
     source = Source(
         zone=job.zone,
-        table=str(folder.name),
-        folder=folder.path,
+        table=str(name),
+        folder=name.folder,
         policies=policies_of(metadata, opened.dialect, job.options),
     )
     if source.policies.partial and source.policies.conditional:
         msg = "updates cannot be partial and conditional at once: which values a row would keep is not defined"
         step = "Apply the table without --conditional-updates, or with --partial-updates never."
-        raise MetadataError(msg, table=str(folder.name), next_step=step)
+        raise MetadataError(msg, table=str(name), next_step=step)
     return Work(
         spark=spark,
         ref=ref,
         log=open_log(spark, ref),
         source=source,
-        journal=Journal(job.state, folder.name),
+        journal=Journal(job.state, name),
         lives=lives,
         state=job.state,
         options=job.options,
         observe=job.observe,
         stop=job.stop,
-        approved=None if job.approved is None else job.approved[folder.name.shown],
+        approved=None if job.approved is None else job.approved[name.shown],
     )
 
 
 def find_tables(
     job: Job,
-) -> tuple[tuple[TableFolder, ...], tuple[TableName, ...], tuple[str, ...]]:
+) -> tuple[Tables, tuple[TableName, ...], tuple[str, ...]]:
     """Find the tables that were asked for: those that the zone shows, and those that it has filled and shows no longer.
 
     And what it is warned of: a zone without any table looks like one that is not mounted, and nothing is gone from
     it.
     """
     known, wanted = find_journals(job.state), job.options.tables
-    listed = _list_shown(job, known)
-    shown = [folder.name for folder in listed]
+    shown = _list_shown(job, known)
     refuse_unmatched(wanted, shown, known)
 
     def is_meant(name: TableName) -> bool:
         return name == job.only if job.only else matches(name, wanted)
 
-    folders = _refuse_in_catalog([one for one in listed if is_meant(one.name)], job.target)
-    present = set(shown)
-    absent = (name for name in known if name not in present and is_meant(name))
+    meant = {name: refusal for name, refusal in shown.items() if is_meant(name)}
+    absent = (name for name in known if name not in shown and is_meant(name))
     gone = tuple(name for name in absent if _is_of(job, name))
-    return (folders, gone, ()) if listed else ((), (), (SHOWS_NOTHING,) if gone else ())
+    if not shown:
+        return {}, (), (SHOWS_NOTHING,) if gone else ()
+    return _refuse_in_catalog(meant, job.target), gone, ()
 
 
-def _list_shown(job: Job, known: Collection[TableName]) -> tuple[TableFolder, ...]:
+def _list_shown(job: Job, known: Collection[TableName]) -> Tables:
     """List the zone's tables; one whose place in the target is that of one which it shows no longer is refused."""
     found = list_tables(job.zone)
     conflicts = _conflicts_with_kept(job, found, known)
-    return tuple(
-        replace(folder, refusal=folder.refusal or conflicts.get(folder.name)) for folder in found
-    )
+    return {name: refusal or conflicts.get(name) for name, refusal in found.items()}
 
 
 def _conflicts_with_kept(
-    job: Job, folders: Collection[TableFolder], known: Iterable[TableName]
+    job: Job, shown: Collection[TableName], known: Iterable[TableName]
 ) -> Mapping[TableName, TableNameError]:
     """Find the tables that cannot lie in the target together with those that are kept there."""
-    shown = {folder.name for folder in folders}
     others = {name for name in known if name not in shown}
     if job.target.catalog is not None or not others & find_conflicts([*shown, *others]).keys():
         return {}
@@ -185,24 +186,20 @@ def _is_of(job: Job, name: TableName) -> bool:
     return zone_of(journal.read_status(), entry) == job.zone.url
 
 
-def _refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[TableFolder, ...]:
+def _refuse_in_catalog(tables: Tables, target: Target) -> Tables:
     if target.catalog is None:
-        return tuple(folders)
-    seen = Counter(folder.name.table.lower() for folder in folders)
-    refused = []
-    for folder in folders:
-        table = folder.name.table
-        error = folder.refusal
-        if target.catalog in _STRICT_CATALOGS and not _STRICT_NAME.fullmatch(table):
+        return tables
+    seen, refused = Counter(name.table.lower() for name in tables), dict(tables)
+    for name in tables:
+        if target.catalog in _STRICT_CATALOGS and not _STRICT_NAME.fullmatch(name.table):
             msg = f"the catalog {target.catalog} takes letters, digits and _ in a table's name, nothing else"
             step = "Rename it at the publisher, or use a path as the target."
-            error = TableNameError(msg, table=str(folder.name), next_step=step)
-        elif seen[table.lower()] > 1:
+            refused[name] = TableNameError(msg, table=str(name), next_step=step)
+        elif seen[name.table.lower()] > 1:
             msg = f"another table of the landing zone is called so too, and {target.shown} has room for one"
             step = "Apply one of them, with --table, or rename one at its publisher."
-            error = TableNameError(msg, table=str(folder.name), next_step=step)
-        refused.append(replace(folder, refusal=error))
-    return tuple(refused)
+            refused[name] = TableNameError(msg, table=str(name), next_step=step)
+    return refused
 
 
 def refuse_overlap(zone: str, target: Target) -> None:

@@ -21,7 +21,7 @@ from mirrorlib.delta.ddl import check_vacant
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import MirrorError, first_few
+from mirrorlib.errors import MirrorError, TableNameError, first_few
 from mirrorlib.events import pick
 from mirrorlib.ingest.advance import Course, advance_table
 from mirrorlib.ingest.batch.commit import end_pending
@@ -32,7 +32,7 @@ from mirrorlib.ingest.batch.snapshot import tell_difference, tell_snapshot
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.plan import position_after
 from mirrorlib.ingest.files.table_folder import FolderView
-from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
+from mirrorlib.ingest.job import Job, Tables, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.next_batch import Next, warnings_of
 from mirrorlib.ingest.options import Asked, Options, show_options
@@ -41,7 +41,6 @@ from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import REBUILD, Entry
 from mirrorlib.journal.registry import registries
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
@@ -81,8 +80,8 @@ def plan_zone(
 def plan_job(job: Job, *, compares: bool = True) -> PlanReport:
     """Say what a job would do to its tables, and write nothing; what a rebuild changes, if it *compares* rows."""
     check_owner(job.state, job.target.owner)
-    folders, gone, warnings = find_tables(job)
-    planned, approval = _foresee_all(job, folders, gone, compares=compares)
+    tables, gone, warnings = find_tables(job)
+    planned, approval = _foresee_all(job, tables, gone, compares=compares)
     return PlanReport(
         landing_zone=job.zone.url,
         target=job.target.shown,
@@ -93,13 +92,13 @@ def plan_job(job: Job, *, compares: bool = True) -> PlanReport:
 
 
 def approve_tables(
-    job: Job, folders: Sequence[TableFolder], gone: Sequence[TableName], approved: str
+    job: Job, tables: Tables, gone: Sequence[TableName], approved: str
 ) -> Mapping[str, PlannedTable]:
     """Foresee again what was approved, and return it by table: what has come since is not to be applied.
 
     Raises `MirrorError`: it is not what was approved; nothing has been written.
     """
-    planned, approval = _foresee_all(job, folders, gone)
+    planned, approval = _foresee_all(job, tables, gone)
     if approval != approved:
         files = [f"{t.table} {t.files} up to {t.last_file}" for t in planned if t.files]
         msg = "this is no longer the plan that was approved, and nothing was written"
@@ -110,15 +109,15 @@ def approve_tables(
 
 
 def _foresee_all(
-    job: Job, folders: Sequence[TableFolder], gone: Sequence[TableName], *, compares: bool = True
+    job: Job, tables: Tables, gone: Sequence[TableName], *, compares: bool = True
 ) -> tuple[tuple[PlannedTable, ...], str]:
     """Foresee every table, and digest tables, files, columns and rules."""
     ended = [_plan_end(job, name) for name in gone]
-    shown = [_plan_table(job, folder, compares=compares) for folder in folders]
+    shown = [_plan_table(job, *one, compares=compares) for one in tables.items()]
     planned = tuple(_with_receivers(job, shown + ended))
-    tables = [pick(table, "table", *_APPROVED) for table in planned]
+    approved = [pick(table, "table", *_APPROVED) for table in planned]
     rules = {k: v for k, v in asdict(job.options).items() if k not in _HOW}
-    told = [tables, rules, job.zone.url, asdict(job.target)]
+    told = [approved, rules, job.zone.url, asdict(job.target)]
     text = json.dumps(told, sort_keys=True, default=str)
     return planned, sha256(text.encode()).hexdigest()[:24]
 
@@ -150,26 +149,28 @@ def _plan_end(job: Job, name: TableName) -> PlannedTable:
         return _failed(planned, name, exc)
 
 
-def _plan_table(job: Job, folder: TableFolder, *, compares: bool) -> PlannedTable:
-    journal = Journal(job.state, folder.name)
+def _plan_table(
+    job: Job, name: TableName, refusal: TableNameError | None, *, compares: bool
+) -> PlannedTable:
+    journal = Journal(job.state, name)
     history = History(journal, job.zone.url, moved_from=job.options.moved_from, planned=True)
-    told = PlannedTable(table=folder.name.shown, state="waiting")
+    told = PlannedTable(table=name.shown, state="waiting")
+    if refusal is not None:
+        return _failed(told, name, refusal)
     course = _Foreseeing(told=told, compares=compares)
-    course.view = FolderView(zone=job.zone, folder=folder, history=history, options=job.options)
+    course.view = FolderView(zone=job.zone, name=name, history=history, options=job.options)
     if job.rebuilds:  # which is one batch
         job = replace(job, stop=lambda: bool(course.told.batches))
     try:
-        return _foresee(job, folder, course)
+        return _foresee(job, name, course)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        return _failed(course.told, folder.name, exc)
+        return _failed(course.told, name, exc)
 
 
-def _foresee(job: Job, folder: TableFolder, course: _Foreseeing) -> PlannedTable:
-    if folder.refusal is not None:
-        raise folder.refusal
+def _foresee(job: Job, name: TableName, course: _Foreseeing) -> PlannedTable:
     opened = course.view.open()
     if not opened.waits_for:
-        journal = Journal(job.state, folder.name)
+        journal = Journal(job.state, name)
         lives = lives_of(job, journal, opened, journal.lives(), write=False)
         if not (lives[-1].uuid or lives[-1].include_existing):
             # Its files are those that were there when the table was first seen.
@@ -181,7 +182,7 @@ def _foresee(job: Job, folder: TableFolder, course: _Foreseeing) -> PlannedTable
         return replace(course.told, reason=opened.waits_for)
     course.opened = opened
     with lend_session(job.spark) as spark:
-        return advance_table(open_work(job, spark, folder, opened, lives), course)
+        return advance_table(open_work(job, spark, name, opened, lives), course)
 
 
 @dataclass(kw_only=True)

@@ -37,7 +37,6 @@ from mirrorlib.ingest.reset import lives_in, start_over
 from mirrorlib.ingest.run import apply_job
 from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import REBUILD, Done, Entry, Life, zone_of
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, parse_name
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
@@ -149,7 +148,7 @@ def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[str
         start_at=start_at or life.start_at,
     )
     zone = zone_of(journal.read_status(), entry) or entry.plan.zone
-    opened = open_folder(open_store(zone), TableFolder(name=name, path=name.folder))
+    opened = open_folder(open_store(zone), name)
     asked = opened.metadata and policies_of(opened.metadata, opened.dialect, options)
     if asked is None or asked != replace(policies, evolution=options.evolution):
         msg = "_metadata.json says other things than when the newest batch was applied, or is gone"

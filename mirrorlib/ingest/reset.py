@@ -19,7 +19,7 @@ from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
 from mirrorlib.ingest.lifecycle import check_key_columns
 from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import Entry, Life, zone_of
-from mirrorlib.landing.listing import TableFolder, see_below, see_folder
+from mirrorlib.landing.listing import see_below, see_folder
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.landing.plain import order_plain
 from mirrorlib.names import TableName, parse_name
@@ -137,7 +137,7 @@ def _check_first(zone: str, name: TableName, start_at: int) -> None:
     """See that a new life can begin with a number, so that no file would wait for ever for one that is gone."""
     table = str(name)
     try:
-        opened = open_folder(open_store(zone), TableFolder(name=name, path=name.folder))
+        opened = open_folder(open_store(zone), name)
     except MirrorError:
         return  # the next apply says what is wrong with it
     partitions = opened.listing.partitions.values()
@@ -168,8 +168,8 @@ def _begin_kept_life(
         raise JournalError(msg, table=table, next_step=step)
     again = last.keeps and newest is None
     url = last.zone if again else _zone_of_appended(journal, newest, table)
-    zone, folder = open_store(url), TableFolder(name=name, path=name.folder)
-    opened = open_folder(zone, folder)
+    zone = open_store(url)
+    opened = open_folder(zone, name)
     if opened.metadata is None:
         msg = "there is nothing to go on by: the table's folder has no _metadata.json"
         step = "Call again when its publisher has written it."
@@ -183,7 +183,7 @@ def _begin_kept_life(
     check_key_columns(table, found.columns, opened.metadata.stated_keys)
     if again:
         return last
-    _check_files(zone, folder, opened, opened.metadata, History(journal, url))
+    _check_files(zone, name, opened, opened.metadata, History(journal, url))
     return journal.begin_life("reset", url, last.ordinal + 1, keeps=True)
 
 
@@ -202,7 +202,7 @@ def _zone_of_appended(journal: Journal, entry: Entry | None, table: str) -> str:
 
 def _check_files(
     zone: Store,
-    folder: TableFolder,
+    name: TableName,
     opened: OpenedFolder,
     metadata: TableMetadata,
     history: History,
@@ -211,7 +211,7 @@ def _check_files(
 
     And that no number is missing among those that were appended: its file would be passed over when it comes.
     """
-    table = str(folder.name)
+    table = str(name)
     applied, left = history.applied(), history.passed()
     known = {*applied.etags, *left}
     partitions = numbers_of(known, metadata) if metadata.detection == "sequential" else {}
@@ -232,7 +232,7 @@ def _check_files(
             else number > position.get(partition, 0)
         )
     }
-    below = see_below(zone, folder, see_folder(zone, folder), plain=True)
+    below = see_below(zone, name, see_folder(zone, name), plain=True)
     listing, _ = order_plain(below, applied, left, overwrites=False)
     for file in (file for files in listing.partitions.values() for file in files.values()):
         if (file.name in known) == (file.name in ahead):

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import carries_marks, lend_session, side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import MirrorError
+from mirrorlib.errors import MirrorError, TableNameError
 from mirrorlib.events import STOPPED, Event, Observer, emit_state, pick
 from mirrorlib.ingest.advance import advance_table
 from mirrorlib.ingest.applying import Applying
@@ -37,7 +37,6 @@ from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.leases import Lease, hold
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, PathOrUrl
 from mirrorlib.store.target import Target
@@ -90,21 +89,20 @@ def apply_zone(
 def apply_job(job: Job, approve: str | None = None) -> ApplyReport:
     """Bring the tables of a job up to date, as `apply` does."""
     began = time.perf_counter()
-    folders, gone, warnings = find_tables(job)
+    tables, gone, warnings = find_tables(job)
     if approve is not None:
-        job = replace(job, approved=approve_tables(job, folders, gone, approve))
+        job = replace(job, approved=approve_tables(job, tables, gone, approve))
     open_state(job.state, job.target.owner)
-    in_flight: list[TableFolder] = []
-    job = replace(job, others_wait=lambda: len(in_flight) < len(folders))
+    in_flight: list[TableName] = []
+    job = replace(job, others_wait=lambda: len(in_flight) < len(tables))
 
-    def apply_next(folder: TableFolder) -> TableReport:
-        in_flight.append(folder)
-        act = partial(_advance, job, folder)
-        report = _report(job, folder.name, act)
-        in_flight.remove(folder)
+    def apply_next(name: TableName) -> TableReport:
+        in_flight.append(name)
+        report = _report(job, name, partial(_advance, job, name, tables[name]))
+        in_flight.remove(name)
         return report
 
-    reports = side_by_side(apply_next, folders, job.options.parallelism)
+    reports = side_by_side(apply_next, list(tables), job.options.parallelism)
     ended = [_report(job, name, partial(_end_gone, job, name)) for name in gone]
     return ApplyReport(
         landing_zone=job.zone.url,
@@ -147,35 +145,40 @@ def _end_gone(job: Job, name: TableName, journal: Journal, course: Applying) -> 
     return course.report("gone", done) if done else course.report("behind", "Its folder is back.")
 
 
-def _advance(job: Job, folder: TableFolder, journal: Journal, course: Applying) -> TableReport:
-    if folder.refusal is not None:
-        raise folder.refusal
-    place, does = f"leases/{folder.name.segment}", "applies to the table"
-    lease = Lease(job.state, place, folder.name.shown, does)
+def _advance(
+    job: Job,
+    name: TableName,
+    refusal: TableNameError | None,
+    journal: Journal,
+    course: Applying,
+) -> TableReport:
+    if refusal is not None:
+        raise refusal
+    lease = Lease(job.state, f"leases/{name.segment}", name.shown, "applies to the table")
     with (
-        lock_table(job.spark, job.target, job.state, folder.name, job.stop),
+        lock_table(job.spark, job.target, job.state, name, job.stop),
         lend_session(job.spark) as spark,
         # Else each of two runners would take away the other's claim, again and again.
         nullcontext() if carries_marks(spark) else hold(lease),
     ):
         word = journal.read_status()
         course.proven = word.get("proven")
-        opened = _open(job, folder, journal, word, course)
+        opened = _open(job, name, journal, word, course)
         # A plain folder whose first files do not count has been seen only once its life has begun.
         if opened.waits_for and not (opened.plain and not job.options.include_existing):
             return course.report("waiting", opened.waits_for)
         if isinstance(job.state, LocalStore):
             # What a killed runner left; the lock says it is gone.
-            job.state.delete_folder(f"staged/tables/{folder.name.segment}")
+            job.state.delete_folder(f"staged/tables/{name.segment}")
         course.verified = read_verified(word)
         before = journal.lives()
         lives = lives_of(job, journal, opened, before)
-        work = open_work(job, spark, folder, opened, lives)
+        work = open_work(job, spark, name, opened, lives)
         if take_over(work) or lives != before:  # what has been applied is another thing now
-            opened = _open(job, folder, journal, word, course)
+            opened = _open(job, name, journal, word, course)
             if opened.waits_for:
                 return course.report("waiting", opened.waits_for)
-            work = open_work(job, spark, folder, opened, lives)
+            work = open_work(job, spark, name, opened, lives)
         report = advance_table(work, course)
         if course.view.incremental is not None:
             course.listed = course.view.incremental.result(course.entry)
@@ -184,14 +187,14 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, course: Applying) 
 
 
 def _open(
-    job: Job, folder: TableFolder, journal: Journal, word: Mapping[str, Any], course: Applying
+    job: Job, name: TableName, journal: Journal, word: Mapping[str, Any], course: Applying
 ) -> OpenedFolder:
-    table = str(folder.name)
+    table = str(name)
     job.observe(Event(table=table, step="list", when="before"))
     history = History(journal, job.zone.url, moved_from=job.options.moved_from)
     course.view = FolderView(
         zone=job.zone,
-        folder=folder,
+        name=name,
         history=history,
         options=job.options,
         incremental=IncrementalListing(history, job.options, read_listed(word)),

@@ -1,6 +1,6 @@
 """List a landing zone: which table folders there are, and which change files a folder shows.
 
-In: a `Store` over the zone. Out: `TableFolder` values, and for each a `FolderListing` with its
+In: a `Store` over the zone. Out: tables' names, and for each a `FolderListing` with its
 change files in order: by the numbers that their names are, or by the time at which they were
 written. Nothing is opened.
 """
@@ -25,15 +25,6 @@ from mirrorlib.names import (
     uncarriable,
 )
 from mirrorlib.store import Store, StoredFile, contents
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFolder:
-    """One source table of the zone."""
-
-    name: TableName
-    path: str
-    refusal: TableNameError | None = None  # why this table cannot be mirrored at all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +85,8 @@ class FolderListing:
         return sum(len(files) for files in self.partitions.values())
 
 
-def list_tables(zone: Store) -> tuple[TableFolder, ...]:
-    """Find the table folders: `<schema>.schema/<table>` and `<table>`, sorted by name."""
+def list_tables(zone: Store) -> dict[TableName, TableNameError | None]:
+    """Find the table folders, `<schema>.schema/<table>` and `<table>`, by name; each with why it cannot be mirrored."""
     top = zone.list_folder("")
     if top is None:
         msg = f"there is no landing zone at {zone.url}"
@@ -112,11 +103,7 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
             names.append(TableName(None, folder))
     # A table whose place in the target would be another's too is refused by name.
     conflicts = find_conflicts(names)
-    refusals = [conflicts.get(name) or uncarriable(name) for name in names]
-    return tuple(
-        TableFolder(name=name, path=name.folder, refusal=refusal)
-        for name, refusal in zip(names, refusals, strict=True)
-    )
+    return {name: conflicts.get(name) or uncarriable(name) for name in names}
 
 
 def shows_tables(zone: Store) -> bool:
@@ -124,9 +111,9 @@ def shows_tables(zone: Store) -> bool:
     return zone.list_folder("") is not None and bool(list_tables(zone))
 
 
-def see_folder(zone: Store, folder: TableFolder) -> FolderContent:
+def see_folder(zone: Store, name: TableName) -> FolderContent:
     """List one table folder."""
-    listed = contents(zone, folder.path)
+    listed = contents(zone, name.folder)
     return FolderContent(
         metadata=next((file for file in listed.files if file.name == METADATA_NAME), None),
         files=tuple(file for file in listed.files if not is_ignored(file.name)),
@@ -135,9 +122,7 @@ def see_folder(zone: Store, folder: TableFolder) -> FolderContent:
     )
 
 
-def see_below(
-    zone: Store, folder: TableFolder, seen: FolderContent, *, plain: bool
-) -> FolderContent:
+def see_below(zone: Store, table: TableName, seen: FolderContent, *, plain: bool) -> FolderContent:
     """Add what lies in a table's partition folders, `column=value`, at every level; of a *plain* folder, in all.
 
     Links are named, not followed: what one leads to may be in the table already, under its own path or under many, as
@@ -154,7 +139,7 @@ def see_below(
             continue
         if is_ignored(name) or inner in links:
             continue
-        listed = contents(zone, f"{folder.path}/{inner}")
+        listed = contents(zone, f"{table.folder}/{inner}")
         shown = (file for file in listed.files if not is_ignored(file.name))
         files += [replace(file, below=f"{inner}/{file.name}") for file in shown]
         links += [f"{inner}/{name}" for name in listed.links if not is_ignored(name)]

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirrorlib.landing.listing import FolderContent, TableFolder
-from mirrorlib.names import LARGEST_NUMBER, is_ignored, sequence_name, sequence_number
+from mirrorlib.landing.listing import FolderContent
+from mirrorlib.names import LARGEST_NUMBER, TableName, is_ignored, sequence_name, sequence_number
 from mirrorlib.store import Store, StoredFile
 
 MOST_PROBES = 1000  # numbers that are looked at one by one; beyond that a listing is cheaper
@@ -22,7 +22,7 @@ _SPARE = 1000  # foreign names that may lie among the numbers; behind more of th
 
 def see_next(
     zone: Store,
-    folder: TableFolder,
+    table: TableName,
     newest: tuple[str, str],
     extensions: Sequence[str],
     *,
@@ -37,17 +37,17 @@ def see_next(
     if zone.seeks:
         begin = f"{sequence_number(newest[0]) or 0:020d}"
         count = None if most is None else most + _SPARE
-        files = zone.files_after(folder.path, begin, before=AFTER_NUMBERS, count=count)
+        files = zone.files_after(table.folder, begin, before=AFTER_NUMBERS, count=count)
     if files is None:
-        files = _probed(zone, folder.path, newest[0], extensions, most)
+        files = _probed(zone, table.folder, newest[0], extensions, most)
     if files is None or newest not in {(one.name, one.etag) for one in files}:
         return None
     return FolderContent(metadata=None, files=files)
 
 
-def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | None:
+def see_after(zone: Store, table: TableName, name: str) -> FolderContent | None:
     """Look for the files whose names sort after *name*; None where the store cannot list so."""
-    files = zone.files_after(folder.path, name)
+    files = zone.files_after(table.folder, name)
     if files is None:
         return None
     shown = tuple(file for file in files if not is_ignored(file.name))

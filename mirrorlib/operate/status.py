@@ -32,7 +32,7 @@ from mirrorlib.ingest.report import (
 )
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import zone_of
-from mirrorlib.landing.listing import TableFolder, shows_tables
+from mirrorlib.landing.listing import shows_tables
 from mirrorlib.landing.metadata.partner import Partner, read_partner
 from mirrorlib.names import TableName
 from mirrorlib.operate.ledger import NEW, find_applied
@@ -169,8 +169,7 @@ def status_of(
         zone = open_store(status.landing_zone)
         history = History(journal, zone.url)
         incremental = IncrementalListing(history, Options(), read_listed(word), due=False)
-        folder = TableFolder(name=name, path=name.folder)
-        opened = open_folder(zone, folder, history, incremental=incremental)
+        opened = open_folder(zone, name, history, incremental=incremental)
         if not opened.listing.count and zone.list_folder(name.folder) is None:
             if not shows_tables(zone):  # it tells nothing
                 return replace(status, warnings=(*status.warnings, SHOWS_NOTHING))

@@ -75,26 +75,26 @@ class _FilesReader(ds.DataSourceStreamReader):
         state = open_store(place) if place else None
         wanted = json.loads(self.options.get("tables", "[]"))
         found: dict[str, tuple[Offset, tuple[StoredFile, ...]]] = {}
-        for folder in list_tables(zone):
-            if folder.refusal or not matches(folder.name, wanted):
+        for name, refusal in list_tables(zone).items():
+            if refusal or not matches(name, wanted):
                 continue
             try:
-                seen = see_below(zone, folder, see_folder(zone, folder), plain=True)
+                seen = see_below(zone, name, see_folder(zone, name), plain=True)
             except StoreError:
                 if state is None:
                     raise  # else its files would be left out, and be given again by the next look
                 # `apply` says it, and goes on with the other tables.
-                found[str(folder.name)] = {"tried": int(time.time() // SETTLE)}, ()
+                found[str(name)] = {"tried": int(time.time() // SETTLE)}, ()
                 continue
             written = [file.modified for file in (seen.metadata, *seen.files) if file is not None]
             look: Offset = {"written": max(written).isoformat()} if written else {}
             numbers = (sequence_number(file.name) or 0 for file in seen.files)
             look |= {"newest": max(numbers, default=0), "files": len(seen.files)}
-            word = Journal(state, folder.name).read_status() if state else {}
+            word = Journal(state, name).read_status() if state else {}
             if state and word.get("state") != "current":  # time alone may change that
                 # What was never tried, as of a target that is new or gone, is new at every look.
                 look["tried"] = int(time.time() // SETTLE) if word else time.time()
-            found[str(folder.name)] = look, seen.files
+            found[str(name)] = look, seen.files
         return found
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -207,16 +207,16 @@ def _as_bigint(number: int | None) -> int | None:
 def _open(options: dict[str, str]) -> tuple[Source, OpenedFolder]:
     """Open the one table that the options name, as `apply` opens its folder."""
     zone, wanted = open_store(options["path"]), options["table"]
-    folders = {one.name: one for one in list_tables(zone)}
-    folder = folders[only_table(folders, wanted, LandingZoneError)]
-    table = str(folder.name)
-    if folder.refusal is not None:
-        raise folder.refusal
-    opened = open_folder(zone, folder)
+    tables = list_tables(zone)
+    name = only_table(tables, wanted, LandingZoneError)
+    table, refusal = str(name), tables[name]
+    if refusal is not None:
+        raise refusal
+    opened = open_folder(zone, name)
     if opened.waits_for or opened.metadata is None:
         raise LandingZoneError(opened.waits_for.rstrip("."), table=table, next_step="Load it then.")
     policies = policies_of(opened.metadata, opened.dialect, Options())
-    return Source(zone=zone, table=table, folder=folder.path, policies=policies), opened
+    return Source(zone=zone, table=table, folder=name.folder, policies=policies), opened
 
 
 def _before(opened: OpenedFolder) -> Offset:

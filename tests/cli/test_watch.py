@@ -43,7 +43,7 @@ def report_on(zone: Path) -> ApplyReport:
     return ApplyReport(
         landing_zone=str(zone),
         target="",
-        tables=tuple(TableReport(table=folder.name.shown, state="current") for folder in tables),
+        tables=tuple(TableReport(table=name.shown, state="current") for name in tables),
         seconds=0.0,
     )
 

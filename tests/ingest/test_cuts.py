@@ -19,7 +19,6 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.rows.read import Landed, read_landed
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import parse_name
 from mirrorlib.store import StoredFile, open_store
 from mirrors import Mirror
@@ -74,7 +73,7 @@ def test_files_whose_key_has_no_type_are_opened_a_few_times(
         kind = pa.int64() if number == typed else pa.null()
         orders.file(pa.table({"id": pa.nulls(1, pa.int64()), "k": pa.nulls(1, kind)}))
     zone, opened = open_store(str(tmp_path)), list[str]()
-    folder = open_folder(zone, TableFolder(name=parse_name("orders"), path="orders"))
+    folder = open_folder(zone, parse_name("orders"))
     assert folder.metadata is not None
     policies = policies_of(folder.metadata, folder.dialect, Options())
     source = Source(zone=zone, table="orders", folder="orders", policies=policies)

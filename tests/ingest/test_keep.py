@@ -231,9 +231,8 @@ def test_what_would_lose_or_double_a_row_is_refused_and_nothing_is_written(
     put(zone, "late.csv", "id,v\n9,x\n", 6)
     assert "late.csv" in (told := refused())
     assert "would not be read by _metadata.json either" in told
-    journal = Journal(
-        open_store(f"{target}/_mirrorlib"), next(iter(list_tables(open_store(str(zone))))).name
-    )
+    (name,) = list_tables(open_store(str(zone)))
+    journal = Journal(open_store(f"{target}/_mirrorlib"), name)
     assert 1 == len(journal.lives())
     with pytest.raises(ValueError, match="exclude each other"):
         mirrorlib.reset(spark, target, "plain", keep=True, start_at=2)
@@ -281,7 +280,7 @@ def open_runner(spark: SparkSession, zone: ZoneWriter, target: str) -> Work:
     options = Options(plain_folders="append")
     job = open_job(spark, str(zone), Target.of(target, catalog=None, state=None), options)
     folder = next(iter(list_tables(job.zone)))
-    journal = Journal(job.state, folder.name)
+    journal = Journal(job.state, folder)
     history = History(journal, job.zone.url)
     opened = open_folder(job.zone, folder, history, options=options)
     session = spark.newSession()

@@ -9,7 +9,6 @@ import pytest
 import mirrorlib
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
 from mirrorlib.ingest.next_batch import choose_files
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import parse_name, sequence_name
 from mirrorlib.store import open_store
 
@@ -30,7 +29,7 @@ def orders(zone: ZoneWriter) -> TableWriter:
 
 def opened(zone: ZoneWriter) -> OpenedFolder:
     """Open the table's folder."""
-    folder = TableFolder(name=parse_name("orders"), path="orders")
+    folder = parse_name("orders")
     return open_folder(open_store(str(zone)), folder)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 
@@ -28,7 +27,7 @@ def table(zone: ZoneWriter, **metadata: Any) -> TableWriter:
 def opened(zone: ZoneWriter) -> OpenedFolder:
     """Open the table's folder."""
     name = parse_name("orders")
-    return open_folder(open_store(str(zone)), TableFolder(name=name, path=name.folder))
+    return open_folder(open_store(str(zone)), name)
 
 
 def test_partition_folders_that_nobody_declared_are_what_a_table_waits_with(

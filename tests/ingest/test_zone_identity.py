@@ -27,7 +27,6 @@ from mirrorlib.ingest.rows.read import read_landed
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Plan, PlannedFile, now
 from mirrorlib.landing.footer import Hashing, end_of
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, open_store
 from mirrors import Killed, at, die
@@ -214,7 +213,7 @@ def look(zone: Path, state: Path) -> tuple[tuple[str, ...], str]:
     """Name the files that have changed, and say what looks as if the source had started over; two batches are applied."""
     name = TableName(None, "t")
     store, journal = open_store(str(zone)), Journal(open_store(str(state)), name)
-    opened = open_folder(store, TableFolder(name=name, path="t"))
+    opened = open_folder(store, name)
     assert opened.metadata is not None
     policies = policies_of(opened.metadata, opened.dialect, Options())
     source = Source(zone=store, table="t", folder="t", policies=policies)

@@ -15,7 +15,6 @@ from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
     AppliedFiles,
     FolderListing,
-    TableFolder,
     list_tables,
     order_by_number,
     order_by_time,
@@ -39,12 +38,12 @@ def root(tmp_path: Path) -> Path:
 def tables(root: Path) -> list[str]:
     """List a zone's tables by name, refused ones with a mark."""
     found = list_tables(open_store(str(root)))
-    return [f"{folder.name}!" if folder.refusal else str(folder.name) for folder in found]
+    return [f"{name}!" if refusal else str(name) for name, refusal in found.items()]
 
 
-def listed(root: Path, folder: TableFolder) -> FolderListing:
+def listed(root: Path, folder: TableName) -> FolderListing:
     """List a folder's numbered files."""
-    return order_by_number(see_folder(open_store(str(root)), folder), str(folder.name))
+    return order_by_number(see_folder(open_store(str(root)), folder), str(folder))
 
 
 def files(found: FolderListing) -> dict[int, StoredFile]:
@@ -53,10 +52,10 @@ def files(found: FolderListing) -> dict[int, StoredFile]:
     return dict(found.partitions.get("", {}))
 
 
-def orders(root: Path) -> TableFolder:
+def orders(root: Path) -> TableName:
     """Make the folder of a table."""
     (root / "orders").mkdir(exist_ok=True)
-    return TableFolder(name=TableName(None, "orders"), path="orders")
+    return TableName(None, "orders")
 
 
 def test_tables_of_both_layouts_are_found(root: Path) -> None:
@@ -145,9 +144,9 @@ def test_names_that_no_store_can_carry_are_refused_alone(root: Path) -> None:
 
     found = list_tables(open_store(str(root)))
 
-    assert {"good": True} == {str(f.name): True for f in found if f.refusal is None}
-    assert all(str(f.refusal).isprintable() for f in found if f.refusal)
-    assert 3 == sum(f.refusal is not None for f in found)
+    assert ["good"] == [str(name) for name, refusal in found.items() if refusal is None]
+    refusals = [str(refusal) for refusal in found.values() if refusal]
+    assert 3 == sum(refusal.isprintable() for refusal in refusals) == len(refusals)
 
 
 def test_change_files_are_found_in_numerical_order(root: Path) -> None:
@@ -267,7 +266,7 @@ def test_a_number_with_another_extension_is_foreign(root: Path) -> None:
 
 def test_a_folder_that_is_gone_shows_nothing(root: Path) -> None:
     """It may be deleted between two listings (Q33)."""
-    gone = see_folder(open_store(str(root)), TableFolder(name=TableName(None, "gone"), path="gone"))
+    gone = see_folder(open_store(str(root)), TableName(None, "gone"))
 
     assert (None, ()) == (gone.metadata, gone.files)
 
@@ -302,7 +301,7 @@ def test_replacing_a_file_changes_its_identity(root: Path) -> None:
 
 
 def by_time(
-    root: Path, folder: TableFolder, applied: AppliedFiles = NOTHING_APPLIED
+    root: Path, folder: TableName, applied: AppliedFiles = NOTHING_APPLIED
 ) -> FolderListing:
     """List a folder's Parquet files by when they were written."""
     return order_by_time(see_folder(open_store(str(root)), folder), (".parquet",), applied)

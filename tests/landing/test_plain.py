@@ -11,7 +11,6 @@ from mirrorlib.landing.listing import (
     AppliedFiles,
     FolderContent,
     FolderListing,
-    TableFolder,
     see_below,
     see_folder,
 )
@@ -20,7 +19,7 @@ from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, StoredFile
 from zones import write_at
 
-FOLDER = TableFolder(name=TableName(None, "t"), path="t")
+FOLDER = TableName(None, "t")
 
 
 def names(listing: FolderListing) -> list[str]:

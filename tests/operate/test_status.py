@@ -20,7 +20,6 @@ from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.next_batch import UNTYPED
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Plan, PlannedFile, Policies
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName, parse_name, sequence_name
 from mirrorlib.operate.status import TableStatus, read_status
 from mirrorlib.store import Store, open_store
@@ -378,7 +377,7 @@ def test_what_stopped_a_table_and_is_still_so_is_said_once(zone: ZoneWriter, tar
     orders = zone.table("orders", keys=["id"])
     path = orders.file([{"id": 1}])
     (path.parent / "_metadata.json").write_text("[]")
-    folder = TableFolder(name=parse_name("orders"), path="orders")
+    folder = parse_name("orders")
     with pytest.raises(MetadataError) as stopped:
         open_folder(open_store(str(zone)), folder)
     applied(zone, target, orders, state="failed", reason=str(stopped.value))

@@ -407,7 +407,7 @@ def long_journal(folder: Path, batches: int, *, by_time: bool) -> tuple[Poller, 
     for number in range(2, batches + 1):
         table.path(number).write_bytes(first)
     poller.poll(max_files=1)
-    history = History(Journal(state, FOLDER.name), poller.zone.url)
+    history = History(Journal(state, FOLDER), poller.zone.url)
     history.applied()
     history.compact()
     counter.asked()
@@ -421,7 +421,7 @@ def test_a_long_journal_is_not_read_through(tmp_path: Path, *, by_time: bool) ->
 
     for place, name in enumerate(poller.handed, start=1):
         if place % 59 == 1 or place == len(poller.handed):
-            steps = trace_file(Past(poller.state, FOLDER.name), name)
+            steps = trace_file(Past(poller.state, FOLDER), name)
             assert [(place, place)] == [
                 (step.batch, step.version) for step in steps if step.what == "applied"
             ]
@@ -431,8 +431,8 @@ def test_a_long_journal_is_not_read_through(tmp_path: Path, *, by_time: bool) ->
 def test_a_consumer_whose_registry_is_damaged_is_named(tmp_path: Path) -> None:
     """What became of the file is told all the same."""
     poller, _ = long_journal(tmp_path, 2, by_time=False)
-    poller.state.put(f"consumers/lake/{FOLDER.name.segment}/streams/000001.json", b"{")
-    past = Past(poller.state, FOLDER.name)
+    poller.state.put(f"consumers/lake/{FOLDER.segment}/streams/000001.json", b"{")
+    past = Past(poller.state, FOLDER)
 
     steps = trace_file(past, poller.handed[0])
 

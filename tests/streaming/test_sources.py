@@ -251,11 +251,11 @@ def test_a_table_that_cannot_be_listed_hides_no_other(
         zone.table(name, keys=["id"]).file([{"id": 1}])
     see_folder = zone_source.see_folder
 
-    def refusing(store: Any, folder: Any) -> Any:
-        if folder.path == "a":
+    def refusing(store: Any, name: Any) -> Any:
+        if name.folder == "a":
             msg = "cannot list a"
             raise StoreError(msg)
-        return see_folder(store, folder)
+        return see_folder(store, name)
 
     reader = zone_source._FilesReader({"path": str(zone), "state": target})
     alone = zone_source._FilesReader({"path": str(zone)})

@@ -33,12 +33,12 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
 
     A trouble with that is told, and is none of the table's; what was moved so far is moved.
     """
-    zone, folder, options = view.zone, view.folder, work.options
+    zone, name, options = view.zone, view.name, work.options
     if options.cleanup is None or entry is None or entry.plan.zone != zone.url:
         return
     if work.journal.lives()[-1] != work.life:
         return
-    place = f"{folder.path}/{PLACES[options.cleanup]}"
+    place = f"{name.folder}/{PLACES[options.cleanup]}"
     today = datetime.now(UTC).date()
     moved: list[StoredFile] = []
     try:
@@ -62,9 +62,9 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
         side_by_side(move, [*done], zone.at_once)
         _remove_old(zone, place, today, options.retention or RETENTION)
     except MirrorError as exc:
-        _LOG.warning("%s: its folder could not be cleaned up: %s", folder.name, exc)
+        _LOG.warning("%s: its folder could not be cleaned up: %s", name, exc)
     if moved:
-        _LOG.info("%s: %d applied files were moved to %s", folder.name, len(moved), place)
+        _LOG.info("%s: %d applied files were moved to %s", name, len(moved), place)
 
 
 def _finished(opened: OpenedFolder, entry: Entry, start_at: int) -> Iterator[StoredFile]:

@@ -18,7 +18,7 @@ from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.plan import next_run
 from mirrorlib.ingest.options import Options
 from mirrorlib.journal.entries import Entry
-from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
+from mirrorlib.landing.listing import FolderContent, FolderListing
 from mirrorlib.landing.metadata.declared import (
     METADATA_BYTES,
     METADATA_NAME,
@@ -27,7 +27,7 @@ from mirrorlib.landing.metadata.declared import (
 )
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.poll import see_after, see_next
-from mirrorlib.names import WHOLE_FOLDER
+from mirrorlib.names import WHOLE_FOLDER, TableName
 from mirrorlib.store import Store
 
 PAGE = 1000  # names in one page of a listing: a folder of no more costs one request to list in full
@@ -76,7 +76,7 @@ class IncrementalListing:
         self._full = False
         self._after: str | None = None
 
-    def see(self, zone: Store, folder: TableFolder) -> tuple[FolderContent, bytes] | None:
+    def see(self, zone: Store, table: TableName) -> tuple[FolderContent, bytes] | None:
         """Look for what has come; give that and the metadata's bytes, or None where only a full listing will do."""
         listed = self._listed
         if listed is None or listed.zone != zone.url or (self._due and self._is_due(listed)):
@@ -89,21 +89,21 @@ class IncrementalListing:
             return None
         if entry.done is None or entry.done.outcome != "applied":
             return None
-        data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES)
+        data = zone.read(f"{table.folder}/{METADATA_NAME}", most=METADATA_BYTES)
         if data is None or _digest(data) != listed.metadata:
             return None
         newest, seen = entry.plan.files[-1], None
-        metadata = as_published(parse_metadata(data, str(folder.name)), [newest.name])
+        metadata = as_published(parse_metadata(data, str(table)), [newest.name])
         if metadata.detection != "sequential":
             # A run that has listed in full goes by that: it may have seen what a short look passes over.
             if not self._full:
                 self._after = self._after or max(self._history.applied().etags, default=None)
-                seen = see_after(zone, folder, self._after) if self._after else None
+                seen = see_after(zone, table, self._after) if self._after else None
         # What identified a file in another zone says nothing here.
         elif not entry.plan.policies.by_time and entry.plan.zone == zone.url:
             endings = [one for one in metadata.extensions if one.isascii() and one.isalnum()]
             known = (newest.name, newest.etag)
-            seen = see_next(zone, folder, known, endings, most=self._options.max_files)
+            seen = see_next(zone, table, known, endings, most=self._options.max_files)
         return None if seen is None else (seen, data)
 
     def remember(

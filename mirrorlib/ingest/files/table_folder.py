@@ -22,7 +22,6 @@ from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
     FolderContent,
     FolderListing,
-    TableFolder,
     order_by_number,
     order_by_time,
     see_below,
@@ -35,6 +34,7 @@ from mirrorlib.landing.metadata.declared import (
 )
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.plain import PLAIN_DIALECT, PLAIN_METADATA, kind_of, order_plain
+from mirrorlib.names import TableName
 from mirrorlib.store import Store
 
 EMPTIED = "Its applied files have been removed, and the folder is empty."
@@ -85,7 +85,7 @@ class FolderView:
     """How one run looks into a table folder, again and again; without *incremental*, always in full."""
 
     zone: Store
-    folder: TableFolder
+    name: TableName
     history: History
     options: Options
     incremental: IncrementalListing | None = None
@@ -94,13 +94,13 @@ class FolderView:
         """Open it as it is now, by a *full* listing where that is asked for; see `open_folder`."""
         incremental = None if full else self.incremental
         return open_folder(
-            self.zone, self.folder, self.history, incremental=incremental, options=self.options
+            self.zone, self.name, self.history, incremental=incremental, options=self.options
         )
 
 
 def open_folder(
     zone: Store,
-    folder: TableFolder,
+    name: TableName,
     history: History | None = None,
     *,
     incremental: IncrementalListing | None = None,
@@ -111,20 +111,20 @@ def open_folder(
     Without *history*, files without numbers are all new; without *incremental*, the listing is full; without
     *options*, a folder without metadata is read as it was until now.
     """
-    table = str(folder.name)
+    table = str(name)
     listed_at = now()
-    short = incremental.see(zone, folder) if incremental is not None else None
-    seen, data = short or _see_in_full(zone, folder)
+    short = incremental.see(zone, name) if incremental is not None else None
+    seen, data = short or _see_in_full(zone, name)
     if data is None:
         if history is not None and _takes_plain(history, options):
             overwrites = options is not None and options.allow_overwrites
-            seen = see_below(zone, folder, seen, plain=True)
+            seen = see_below(zone, name, seen, plain=True)
             return _open_plain(seen, history, listed_at, overwrites=overwrites)
         listing = order_by_number(seen, table)
         return OpenedFolder(listing=listing, metadata=None, warnings=(), listed_at=listed_at)
     metadata = parse_metadata(data, table)
     if metadata.partitioned and short is None:
-        seen = see_below(zone, folder, seen, plain=False)
+        seen = see_below(zone, name, seen, plain=False)
     by_time = metadata.detection != "sequential"
     applied = history.applied() if by_time and history is not None else NOTHING_APPLIED
     # What a short listing leaves out has told the format, too.
@@ -152,9 +152,9 @@ def open_folder(
     )
 
 
-def _see_in_full(zone: Store, folder: TableFolder) -> tuple[FolderContent, bytes | None]:
+def _see_in_full(zone: Store, name: TableName) -> tuple[FolderContent, bytes | None]:
     """List a table folder in full; comes with its metadata, unread."""
-    seen = see_folder(zone, folder)
+    seen = see_folder(zone, name)
     data = zone.read(seen.metadata.path, most=METADATA_BYTES) if seen.metadata else None
     return seen, data
 

@@ -7,11 +7,11 @@ they apply: trouble with one does not hide what is wrong with the others.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from mirrorlib.errors import StoreError
+from mirrorlib.errors import StoreError, TableNameError
 from mirrorlib.events import Event, Observer, unobserved
 from mirrorlib.landing.check.drift import Drift
 from mirrorlib.landing.check.facts import Policy, Review, UnreadableError
@@ -20,9 +20,9 @@ from mirrorlib.landing.check.metadata import review_dialect, review_metadata
 from mirrorlib.landing.check.parquet import review_parquet
 from mirrorlib.landing.check.report import SEVERITIES, CheckedTable, CheckReport, Finding, Findings
 from mirrorlib.landing.check.text import review_text
-from mirrorlib.landing.listing import TableFolder, list_tables, see_below, see_folder
+from mirrorlib.landing.listing import list_tables, see_below, see_folder
 from mirrorlib.landing.metadata.declared import METADATA_BYTES
-from mirrorlib.names import matches, refuse_unmatched, uncarriable
+from mirrorlib.names import TableName, matches, refuse_unmatched, uncarriable
 from mirrorlib.store import PathOrUrl, Store, StoredFile, open_store
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
@@ -57,8 +57,8 @@ def check_zone(
     """
     zone = open_store(landing_zone)
     folders = list_tables(zone)
-    refuse_unmatched(tables, [folder.name for folder in folders])
-    chosen = [folder for folder in folders if matches(folder.name, tables)]
+    refuse_unmatched(tables, folders)
+    chosen = [one for one in folders.items() if matches(one[0], tables)]
     findings = () if tables else _review_zone(folders)
     review = partial(_review_table, zone, deep=deep, observe=observe or unobserved)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -73,7 +73,7 @@ def check_zone(
     )
 
 
-def _review_zone(folders: Sequence[TableFolder]) -> tuple[Finding, ...]:
+def _review_zone(folders: Collection[TableName]) -> tuple[Finding, ...]:
     found = Findings(None)
     if not folders:
         found.add("no-tables", "no table folder")
@@ -83,15 +83,24 @@ def _review_zone(folders: Sequence[TableFolder]) -> tuple[Finding, ...]:
 
 
 def _review_table(
-    zone: Store, folder: TableFolder, *, deep: bool, observe: Observer
+    zone: Store,
+    listed: tuple[TableName, TableNameError | None],
+    *,
+    deep: bool,
+    observe: Observer,
 ) -> tuple[CheckedTable, tuple[Finding, ...]]:
     """Review one table; what its store refuses is a finding too."""
-    table = folder.name.shown
+    name, refusal = listed
+    table = name.shown
     found = Findings(table)
     files: Sequence[StoredFile] = ()
-    if _review_name(folder, found):
+    if odd := uncarriable(name):  # which cannot even be listed
+        found.add("table-name", odd.reason)
+    else:
+        if refusal is not None:
+            found.add("tables-collide", refusal.reason)
         try:
-            files = _review_content(zone, folder, found, deep=deep, observe=observe)
+            files = _review_content(zone, name, found, deep=deep, observe=observe)
         except StoreError as exc:
             found.add("not-checked", exc.reason)
         except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
@@ -110,22 +119,12 @@ def _review_table(
     return checked, findings
 
 
-def _review_name(folder: TableFolder, found: Findings) -> bool:
-    """Say whether the folder can be looked into: a name that no store carries cannot even be listed."""
-    if refusal := uncarriable(folder.name):
-        found.add("table-name", refusal.reason)
-        return False
-    if folder.refusal is not None:
-        found.add("tables-collide", folder.refusal.reason)
-    return True
-
-
 def _review_content(
-    zone: Store, folder: TableFolder, found: Findings, *, deep: bool, observe: Observer
+    zone: Store, name: TableName, found: Findings, *, deep: bool, observe: Observer
 ) -> Sequence[StoredFile]:
-    table, seen = folder.name.shown, see_folder(zone, folder)
+    table, seen = name.shown, see_folder(zone, name)
     data = zone.read(seen.metadata.path, most=METADATA_BYTES) if seen.metadata else None
-    seen = see_below(zone, folder, seen, plain=False)
+    seen = see_below(zone, name, seen, plain=False)
     metadata = review_metadata(data, table, found, (file.name for file in seen.files))
     dialect = review_dialect(metadata, table, found)
     policy = Policy(table=table, metadata=metadata, dialect=dialect, deep=deep)

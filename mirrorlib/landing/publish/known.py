@@ -17,7 +17,7 @@ import pyarrow as pa
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.dialect import dialect_of
 from mirrorlib.landing.footer import read_footer
-from mirrorlib.landing.listing import TableFolder, see_below, see_folder
+from mirrorlib.landing.listing import see_below, see_folder
 from mirrorlib.landing.metadata.declared import TableMetadata, as_published
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import INSTANT
@@ -107,8 +107,7 @@ def _adopted(zone: Store, metadata: TableMetadata, table: str) -> KnownSchema:
 
 def _shown(zone: Store, table: str) -> tuple[StoredFile, ...]:
     name = parse_name(table)
-    place = TableFolder(name=name, path=name.folder)
-    return see_below(zone, place, see_folder(zone, place), plain=False).files
+    return see_below(zone, name, see_folder(zone, name), plain=False).files
 
 
 def _path(folder: str, version: int) -> str:

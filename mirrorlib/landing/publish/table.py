@@ -230,7 +230,7 @@ class LandingTable:
         """Refuse a new table beside which a good one of the zone would stop, as readers stop both."""
         # Where the zone itself is not there yet, or may not be listed, nobody can tell.
         with contextlib.suppress(LandingZoneError, StoreError):
-            others = {one.name for one in list_tables(self._zone)}
+            others = list_tables(self._zone)
             if error := find_conflicts({self._table, *others}).get(self._table):
                 step = "Publish under another name, or remove the other table's folder first."
                 raise error.but(next_step=step)

@@ -25,7 +25,6 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, Life, Plan, PlannedFile, zone_of
 from mirrorlib.journal.registry import FOLDER, Registry
 from mirrorlib.journal.streams import Stream
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import WHOLE_FOLDER, TableName, sequence_number
 from mirrorlib.operate.status import status_of
 from mirrorlib.operate.verify.applied_files import open_planned
@@ -249,8 +248,7 @@ def _tell(past: Past, life: Life, entry: Entry, planned: PlannedFile) -> Iterato
 
 def _unapplied(past: Past, file: str, known: Collection[str | None]) -> Iterator[Step]:
     """Look for a file in the landing zone, and say why no batch of the present life has it."""
-    folder = TableFolder(name=past.name, path=past.name.folder)
-    opened = open_folder(past.zone, folder, History(past.journal, past.zone.url))
+    opened = open_folder(past.zone, past.name, History(past.journal, past.zone.url))
     entry = newest_entry(past.journal, past.lives, opened.metadata)
     for partition, files in opened.listing.partitions.items():
         for number, one in files.items():

@@ -35,7 +35,6 @@ from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.journal.streams import Stream, snapshot_command
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.landing.publish.allocate import newest_claim, newest_number
 from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.names import parse_name, sequence_name
@@ -231,7 +230,7 @@ def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
     place = FileSequence(table=stream.table, folder=name.folder)
     number, claim = newest_claim(zone, place, newest_number(zone, place))
     batch = read_batch(claim)
-    opened = open_folder(zone, TableFolder(name=name, path=name.folder))
+    opened = open_folder(zone, name)
     if batch is None or opened.metadata is None:
         raise _other_copy(stream)
     _check_copy(stream, batch.table, batch.consumer)

@@ -23,7 +23,6 @@ from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.rows.read import read_landed
 from mirrorlib.landing.check.zone import check_zone
 from mirrorlib.landing.footer import read_footer
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore
 from zones import ZoneWriter
@@ -286,7 +285,7 @@ def test_text_has_an_error_exactly_when_its_reader_refuses_it(
 def landed_files(zone: Path) -> list[Landed] | None:
     """Read a table's files as `apply` does; None when it refuses one."""
     store = LocalStore(zone)
-    folder = TableFolder(name=TableName(None, "orders"), path="orders")
+    folder = TableName(None, "orders")
     try:
         opened = open_folder(store, folder)
         assert opened.metadata is not None
@@ -325,7 +324,7 @@ def test_the_same_files_are_change_files_to_both(
         for name in names:
             (table.folder / name).write_text("id\r\n1\r\n")
         found = check_zone(zone)
-        folder = TableFolder(name=TableName(None, "orders"), path="orders")
+        folder = TableName(None, "orders")
         opened = open_folder(LocalStore(Path(zone)), folder)
 
     rules = {finding.rule for finding in found.findings}
