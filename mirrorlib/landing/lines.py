@@ -57,6 +57,9 @@ class _Number(float):
         return not self.text.lower().partition("e")[0].strip("-0.")
 
 
+_CHECKED = frozenset({_Number, str, dict, list})
+
+
 @dataclass(slots=True)
 class _Kinds:
     """Of what types a column's values are, and between which numbers its integers lie."""
@@ -91,14 +94,13 @@ def read_line_schema(text: TextFile) -> FileSchema:
     kinds: dict[str, _Kinds] = {}
     rows = 0
     for piece in _iter_objects(text, once=True):
-        found: dict[str, tuple[list[int], list[Any]]] = {}
+        found: dict[str, list[Any]] = {}
         for line, row in piece:
             for name, value in row.items():
-                lines, values = found.setdefault(name, ([], []))
-                lines.append(line)
-                values.append(value)
-        for name, (lines, values) in found.items():
-            _check_values(lines, name, values, text)
+                if type(value) in _CHECKED:
+                    _check_value(value, name, line, text)
+                found.setdefault(name, []).append(value)
+        for name, values in found.items():
             kinds.setdefault(name, _Kinds()).add(values)
         rows += len(piece)
         if len(kinds) > MOST_COLUMNS + 1:  # one may be the marker
@@ -135,21 +137,16 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _check_values(lines: list[int], name: str, values: list[Any], file: TextFile) -> None:
+def _check_value(value: object, name: str, line: int, file: TextFile) -> None:
     """Refuse JSON that has no place in a table: numbers beyond a double, text that is not Unicode, deep nesting."""
-    if not set(map(type, values)) & {_Number, str, dict, list}:
-        return
-    for line, value in zip(lines, values, strict=True):
-        if value is None or (type(value) is _Number and value.is_held):
-            continue
-        try:
-            text = value if type(value) is str else _json_text(value)
-            text.encode()
-        except UnicodeEncodeError as exc:
-            msg = "the text has half a character, a lone surrogate"
-            raise file.fault(msg, column=name, line=line) from exc
-        except ValueError as exc:
-            raise file.fault(str(exc), column=name, line=line) from exc
+    try:
+        text = value if type(value) is str else _json_text(value)
+        text.encode()
+    except UnicodeEncodeError as exc:
+        msg = "the text has half a character, a lone surrogate"
+        raise file.fault(msg, column=name, line=line) from exc
+    except ValueError as exc:
+        raise file.fault(str(exc), column=name, line=line) from exc
 
 
 def _json_text(value: object, levels: int = _DEEPEST) -> str:
