@@ -233,9 +233,7 @@ def judge_changes(
     continued = any(file is not None and file.name not in changed for file in newest)
     written = opened.metadata_written
     if firsts and not continued and written is not None and written > seen_until(entry.plan):
-        seen = (
-            f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M:%S} UTC)"
-        )
+        seen = f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M} UTC)"
         told = f"{seen}, and the newest applied file is not there as it was: the source may have started over"
         return f"{told}. If it has: mirrorlib reset TARGET {work.table}"
     applied = entry.done is not None and entry.done.outcome == "applied"
@@ -243,6 +241,7 @@ def judge_changes(
     name = next((name for name in changed if name in known), None)
     if applied and name is not None and work.source.policies.plain is None:
         msg = f"the change file holds something else than what batch {entry.plan.batch} has applied under its name"
-        step = "Put it back, or publish its rows under the next name; if the source has started over, reset the table."
+        over = f"if the source has started over: mirrorlib reset TARGET {work.table}"
+        step = f"Put it back, or remove it and publish its rows under the next name; {over}"
         raise FileChangedError(msg, table=work.table, file=name, next_step=step)
     return ""
