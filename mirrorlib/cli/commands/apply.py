@@ -20,9 +20,7 @@ from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report
 
-_REPLACED = (
-    "the next apply replaces its content in one commit. Until then readers see what is there."
-)
+_REPLACED = "the next apply replaces its content. Until then readers see what is there."
 _KEPT = "its rows stay, and the next apply goes on by _metadata.json, behind the files that were appended."
 
 _SAID = "Bytes may be said as 500m or 2g, seconds in words: '1 day'."
@@ -85,8 +83,7 @@ APPLY = Command(
     arguments={
         **ZONE,
         **rounds("applying"),
-        "--approve HASH": "apply what plan said when it told this hash, and nothing else: the plan is made again, with "
-        "these options, and where it is another one nothing is written; files that come later wait for the next run",
+        "--approve HASH": "apply what plan said when it told this hash, with these options, and nothing else",
         "--options JSON": "these and others, by the names that they have in Python; what a job hands over as one text "
         """counts for more: '{"max_bytes": 500000000, "plain_evolution": "rescue"}'""",
     },
@@ -95,8 +92,7 @@ APPLY = Command(
 )
 PLAN = Command(more=_SAID, arguments=ZONE, run=_plan)
 RESET = Command(
-    more="The next apply replaces its content, in one commit, by what the landing zone shows then. "
-    "Nothing is deleted before.",
+    more="The next apply replaces its content, in one commit, by what the landing zone shows then.",
     arguments={
         **TARGET,
         "TABLE": "the table, as status shows it: dbo/orders",
@@ -109,15 +105,13 @@ RESET = Command(
     run=_reset,
 )
 REBUILD = Command(
-    more="By the rules of its newest batch, from the files that were applied, or from a snapshot of the source that "
-    "was published as file N. Readers and consumers see nothing but what differs; what has come since waits for the "
-    "next apply.",
+    more="By the rules of its newest batch, from the files that were applied, or from a full load that is file N. "
+    "Readers and consumers see nothing but what differs.",
     arguments={
         **TARGET,
         "TABLE": "the table, as status shows it: dbo/orders",
         "--plan": "write nothing, and say what would be changed",
-        "--undo": "give the table back the rows that it had before, where only some were others, until something else "
-        "is committed or vacuum has removed them",
+        "--undo": "give the table back the rows that it had before, until something else is committed, or a vacuum",
         "--start-at N": "begin with file number N, which holds all rows (default: as the table began)",
         **EVENTS,
         **MEMORY,

@@ -62,9 +62,8 @@ def _consumers(arguments: argparse.Namespace) -> Report | bool:
 
 
 EXPORT = Command(
-    more="A consumer is a name, with a position in each table that is kept beside the target: every run goes on "
-    "where the last one ended, and a run that was killed is carried to its end. Where a table's keys are not "
-    "known from its landing zone, say them with --key; where they do not tell its rows apart, with --no-key.",
+    more="A consumer is a name with a position in each table: every run goes on where the last one ended. Keys that "
+    "are not known from the landing zone are said with --key; where they tell no rows apart, say --no-key.",
     arguments={
         **TARGET,
         "TABLE*": "names or globs such as 'dbo/*', with --catalog without the schema folder (default: all)",
@@ -92,10 +91,9 @@ EXPORT = Command(
     run=_export,
 )
 CONSUMERS = Command(
-    more="Health: current, behind (it has not been given the newest versions), delivering (a run is at it), "
-    "failed, expiring (what it has not read may soon leave the table's log: export, or raise "
-    "delta.logRetentionDuration), expired (it is gone), or unknown (its table cannot be read). Consumers that were "
-    "registered with --state are found only with the same --state. Needs Spark only for tables of a catalog.",
+    more="Health: current, behind, delivering (a run is at it), failed, expiring (what it has not read may soon leave "
+    "the table's log: export, or raise delta.logRetentionDuration), expired (it is gone), or unknown (its table cannot "
+    "be read). Consumers are found by the --state with which they were registered.",
     arguments={
         **TARGET,
         **TABLES,
@@ -108,10 +106,8 @@ CONSUMERS = Command(
     run=_consumers,
 )
 VACUUM = Command(
-    more="Delta's VACUUM takes change files too, whoever has still to read them. Here a table is refused while a "
-    "registered consumer needs what would go, or what may soon leave the table's log. --dry-run is the check "
-    "to run before maintenance elsewhere: its exit code is 1 when something would be lost. Consumers that "
-    "were registered with --state are known only to a vacuum with the same --state.",
+    more="A table is refused while a registered consumer needs what Delta's VACUUM would take, or what may soon leave "
+    "its log; --dry-run only says so, by exit code 1. Consumers are known by the --state of their registration.",
     arguments={
         **TARGET,
         **TABLES,
@@ -123,9 +119,8 @@ VACUUM = Command(
     run=lambda arguments: call(mirrorlib.vacuum, arguments, spark=start_spark(arguments)),
 )
 OPTIMIZE = Command(
-    more="Every batch leaves small files and rows that are marked as deleted, and the next one has to read them: after "
-    "some hundred batches it takes up to twice as long. Run it now and then, as once a night. It changes no row, and "
-    "consumers are given nothing for it. What it has replaced is removed by vacuum.",
+    more="Run it now and then: after some hundred batches the next takes up to twice as long. It changes no row, and "
+    "what it has replaced is removed by vacuum.",
     arguments={**TARGET, **TABLES, **MEMORY},
     run=lambda arguments: call(mirrorlib.optimize, arguments, spark=start_spark(arguments)),
 )

@@ -46,14 +46,11 @@ def _feed(arguments: argparse.Namespace) -> bool:
 
 
 FEED = Command(
-    more="An update is one line: what was before, what is now. Versions are Delta's; moments are yyyy-MM-dd[ "
-    "HH:mm:ss[.SSS]] in UTC. Without --after, the newest commit is shown; with --until alone, everything up "
-    "to it that the log still holds.",
+    more="An update is one line: what was before, what is now. Moments are yyyy-MM-dd[ HH:mm:ss[.SSS]] in UTC.",
     arguments={
         **TARGET,
         "TABLE": "the table, 'dbo/orders'",
-        "--after N": "changes after this version or moment; -1 for all (default: the newest commit's, or all with "
-        "--until)",
+        "--after N": "changes after this version or moment; -1 for all (default: the newest's, or all with --until)",
         "--until N": "up to this one (default: the newest version)",
         "--allow-out-of-range": "a version or moment beyond the last commit is that one, and no error",
         "--net": "what is different between the two, not what happened",
@@ -65,8 +62,7 @@ FEED = Command(
     run=_feed,
 )
 ENABLE_FEED = Command(
-    more="Mirrors have it on. For other Delta tables: from the commit that this makes on, changes are recorded. A "
-    "table with a column whose name the feed has for itself is refused, with the statements that rename it.",
+    more="Mirrors have it on; of other Delta tables changes are recorded from the commit on that this makes.",
     arguments={
         "TARGET": "a Delta table's path, or a folder of them; with --catalog, a schema's name",
         "--catalog NAME": "tables of this Spark catalog",

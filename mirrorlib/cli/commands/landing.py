@@ -47,8 +47,7 @@ def _check(arguments: argparse.Namespace) -> Report:
 
 
 PUBLISH = Command(
-    more="The file becomes the next change file of the table, whole or not at all; numbers, metadata and schema "
-    "checks are seen to. After an error or a crash publish it again: it is not published twice.",
+    more="The file becomes the table's next change file. After an error or a crash publish it again: it is there once.",
     arguments={
         "LANDING_ZONE": "folder or URL that holds the table folders; dbfs:/Volumes/… for a Databricks volume",
         "TABLE": "the table: orders, or dbo/orders",
@@ -68,8 +67,7 @@ PUBLISH = Command(
     run=_publish,
 )
 CHECK = Command(
-    more="Nothing is written, and no Spark is started. Exit codes: 0 nothing but notes (and warnings), 1 errors "
-    "(with --strict warnings too), 2 wrong usage. Every rule: docs/check.md.",
+    more="Nothing is written, no Spark started. Exit code 1: errors, or with --strict warnings. Rules: docs/check.md.",
     arguments={
         **PLACE,
         "--strict": "count warnings as errors",

@@ -68,8 +68,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 LEDGER = Command(
-    more="With --to, batches and changes of state that are not there yet are added to two Delta tables, "
-    "mirrorlib_ledger and mirrorlib_events; without it, no Spark is needed.",
+    more="With --to, what is new is added to two Delta tables, mirrorlib_ledger and mirrorlib_events, by Spark.",
     arguments={
         **TARGET,
         **TABLES,
@@ -89,11 +88,9 @@ LINEAGE = Command(
     run=lambda arguments: call(mirrorlib.lineage, arguments),
 )
 VERIFY = Command(
-    more="Reads the landing files again that were applied, folds them by other code than apply does, and compares that "
-    "with each table as it is now, whoever wrote it. Where files are gone, it goes on from the version that was found "
-    "equal last. With --consumer, what that one has received is compared with the tables, each at the version that its "
-    "receiver says it has; LANDING_ZONE is not looked at then, and may be '-'. "
-    "Exit codes: 0 all is equal, 1 something differs or could not be verified, 2 wrong usage.",
+    more="The files that were applied are folded by other code than apply's, and compared with each table as it is; "
+    "where some are gone, from the version on that was found equal last. With --consumer, what that one received is "
+    "compared with the tables, and LANDING_ZONE may be '-'. Exit code 1: something differs, or could not be verified.",
     arguments={
         **PLACE,
         **TARGET,
@@ -110,8 +107,7 @@ VERIFY = Command(
     run=_verify,
 )
 WHERE_IS = Command(
-    more="Of a file: when it was published, which batch and version applied it, where it is now. Of a key, which takes "
-    "Spark: every change that its feed still tells, and the rows of the files that made it. And who was given it.",
+    more="Of a file, or of each change of a key, which takes Spark: what published, applied and received it, and when.",
     arguments={
         **TARGET,
         "TABLE": "the table, 'dbo/orders'",
@@ -136,8 +132,7 @@ STATUS = Command(
     run=_status,
 )
 SERVE = Command(
-    more="It is the page of `status --html`, for browsers on this machine alone, and it is read anew while somebody "
-    "looks at it. Order, filter and place stay as they are.",
+    more="It is the page of `status --html`, read anew while somebody looks at it.",
     arguments={
         **{name: text for name, text in TARGET.items() if name != "--json"},
         "--port N": "listen on this port of 127.0.0.1 (default: 8765)",

@@ -37,8 +37,7 @@ DEMO = Command(
     run=_demo,
 )
 FABRIC_ITEMS = Command(
-    more="A lakehouse, an environment that holds the wheel, the notebooks, and pipelines that run them for each "
-    "--table; for fabric-cicd to publish. docs/start/fabric.md says how.",
+    more="A lakehouse, an environment, notebooks, and pipelines that run them for each --table: docs/start/fabric.md.",
     arguments={
         "OUT": "folder that the items are written into",
         "--wheel PATH": "the wheel of mirrorlib (default: build that of the clone that one is in)",
