@@ -175,7 +175,7 @@ def _apply(spark: SparkSession, zone: Path, target: Path) -> mirrorlib.ApplyRepo
 
 
 def _what_next(folder: Path, zone: Path, target: Path, seconds: float) -> tuple[str, ...]:
-    command = _command()
+    command = sys.argv[0]  # as it was called
     landing, tables = (_short(place) for place in (zone, target))
     return (
         "",
@@ -189,13 +189,6 @@ def _what_next(folder: Path, zone: Path, target: Path, seconds: float) -> tuple[
         "      (then publish files of your own; Ctrl-C ends it)",
         f"  rm -r {_short(folder.resolve())}",
     )
-
-
-def _command() -> str:
-    """Say how this command line is called from where the user stands."""
-    command = Path(sys.executable).with_name("mirrorlib")
-    found = shutil.which("mirrorlib")
-    return "mirrorlib" if found and Path(found).resolve() == command.resolve() else _short(command)
 
 
 def _short(path: Path) -> str:
