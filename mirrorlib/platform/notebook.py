@@ -26,10 +26,7 @@ from mirrorlib.errors import ParameterError, StoppedError, first_few
 from mirrorlib.events import Observer
 from mirrorlib.ingest.options import Options
 from mirrorlib.names import parse_name
-from mirrorlib.operate.ledger import LedgerReport
-from mirrorlib.operate.lineage import lineage
 from mirrorlib.operate.overview import Overview, read_overview
-from mirrorlib.operate.status import StatusReport
 from mirrorlib.platform.parameters import Kind, Place, read_options, read_parameter
 from mirrorlib.platform.progress import show_in_cell
 from mirrorlib.platform.session import local_spark, platform_spark
@@ -126,14 +123,11 @@ def progress(names: Mapping[str, Any]) -> AbstractContextManager[Observer]:
 def picture(given: Mapping[str, Any], spark: SparkSession | None = None) -> Overview:
     """Show what came, when, and what stands: the page of a notebook's target, or what a derived table is made of."""
     target, catalog, state = given["target"], given.get("catalog"), given.get("state")
-    if "sources" not in given:
-        return read_overview(target, catalog=catalog, state=state, spark=spark, allow_new=True)
-    if "/" not in target and spark is not None:  # mirrors whose state is there are in their schema
+    # Of a table that is made of others: mirrors whose state is there are in their schema.
+    if "sources" in given and "/" not in target and spark is not None:
         root = find_place(spark, given["sources"][0], state=state).root
         target, catalog = root.place, root.catalog
-    ways = lineage(target, catalog=catalog, state=state)
-    status = StatusReport(target=ways.target, tables=())
-    return Overview(status=status, ledger=LedgerReport(target=ways.target, batches=()), ways=ways)
+    return read_overview(target, catalog=catalog, state=state, spark=spark, allow_new=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
