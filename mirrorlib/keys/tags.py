@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 TAG = "mirrorlib.key"
 MARKER = "mirrorlib_keyed_"  # it shows in Spark's errors about ambiguous columns
@@ -92,30 +92,27 @@ def untag(df: DataFrame) -> DataFrame:
         the same rows and columns; what else the columns say of themselves, such as a comment, is kept.
 
     """
-    from pyspark.sql import functions as f
-
-    schema = df.schema
-    if not any(TAG in field.metadata for field in schema.fields):
+    fields = df.schema.fields
+    if not any(TAG in field.metadata for field in fields):
         return df
-    columns = []
-    for field in schema.fields:
-        column = f.col(quote(field.name))
-        if TAG in field.metadata:
-            rest = {name: value for name, value in field.metadata.items() if name != TAG}
-            # Up to Spark 4.0 no empty metadata takes the place of other; a cast, if only to the same type, does.
-            column = column.cast(field.dataType).alias(field.name, metadata=rest)
-        columns.append(column)
-    return df.select(*columns)
+    kept = ({word: text for word, text in one.metadata.items() if word != TAG} for one in fields)
+    return df.select(*map(_saying, fields, kept))
 
 
 def bare_columns(frame: DataFrame, columns: Iterable[str]) -> list[Column]:
     """Select columns without what they say of themselves, but for comments: how long a text is may change."""
+    schema = frame.schema  # which Connect asks its server for each time, up to Spark 3.5
+    fields = [schema[name] for name in columns]
+    kept = (
+        {word: text for word, text in one.metadata.items() if word == "comment"} for one in fields
+    )
+    return list(map(_saying, fields, kept))
+
+
+def _saying(field: StructField, metadata: dict[str, Any]) -> Column:
+    """Select a column, which is to say no more of itself than this."""
     from pyspark.sql import functions as f
 
-    schema = frame.schema  # which Connect asks its server for each time, up to Spark 3.5
-    bare = []
-    for name in columns:
-        said = {word: text for word, text in schema[name].metadata.items() if word == "comment"}
-        # Up to Spark 4.0 no empty metadata takes the place of other; a cast, if only to the same type, does.
-        bare.append(f.col(quote(name)).cast(schema[name].dataType).alias(name, metadata=said))
-    return bare
+    # Up to Spark 4.0 no empty metadata takes the place of other; a cast, if only to the same type, does.
+    column = f.col(quote(field.name)).cast(field.dataType)
+    return column.alias(field.name, metadata=metadata)
