@@ -19,9 +19,7 @@ from mirrorlib.keys.read import require_keys
 from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import as_names
-from mirrorlib.nested import is_free_of
 
-_WITHOUT_ORDER = frozenset({"geography", "geometry", "interval", "map", "variant"})
 _RANK = "_mirror_rank"
 NULL_KEY = "MIRRORLIB_NULL_KEY"
 
@@ -64,13 +62,6 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
         msg = "the DataFrame does not have that order column, or has it twice"
         step = "Name one that it has once, in its own case."
         raise KeysError(msg, column=missing[0], found=", ".join(there), next_step=step)
-    for name in order:
-        kind = df.schema[name].dataType
-        if not is_free_of(kind, _WITHOUT_ORDER):
-            msg = "rows cannot be ordered by a column of this type"
-            step = "Name another column, or one that is computed from it."
-            found = kind.simpleString().partition("<")[0]
-            raise KeysError(msg, column=name, found=found, next_step=step)
     return order
 
 
