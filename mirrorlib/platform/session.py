@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 OLDEST_JAVA = 17
 
-_LASTING_CATALOG = "Give a path as the target, without --catalog, or run it where a platform brings such a session."
 _HADOOP = re.compile(r"hadoop-client-api-([0-9.]+)\.jar")
 _MODULES = {
     "s3": "hadoop-aws",
@@ -36,15 +35,10 @@ _MODULES = {
     "abfss": "hadoop-azure",
 }
 _PLATFORMS = ("DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
-_INSTALL_JAVA = (
-    f"Install Java {OLDEST_JAVA} or newer "
-    "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), "
-    "and set JAVA_HOME when it is not on the PATH."
-)
+_INSTALL_JAVA = f"Install Java {OLDEST_JAVA} or newer (openjdk-17-jre-headless; brew: openjdk@17), and set JAVA_HOME."
 
 
 def local_spark(
-    app_name: str = "mirrorlib",
     *,
     cores: int | None = None,
     memory: str = "2g",
@@ -57,7 +51,6 @@ def local_spark(
     them. What other threads print while it starts is not shown, as what Java says is not.
 
     Args:
-        app_name: The application's name.
         cores: How many cores it may use; all of this machine's by default.
         memory: The heap of its one Java process.
         conf: More Spark confs; they win over the ones chosen here.
@@ -75,7 +68,7 @@ def local_spark(
     # Else its workers are whatever `python3` is on the PATH: not this one where an environment is not activated.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable or "python3")
     cores = cores or os.cpu_count() or 1
-    builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
+    builder = SparkSession.builder.appName("mirrorlib").master(f"local[{cores}]")
     packages, reach = connectors_for(*stores)
     builder = builder.config(map={**_confs(cores, memory), **reach, **(conf or {})})
     with _java_output() as said:
@@ -107,14 +100,13 @@ def has_spark() -> bool:
 
 def refuse_passing_catalog(spark: SparkSession, catalog: str) -> None:
     """See that a catalog outlives a session that ends with its process."""
+    lasts = spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
     if catalog.lower() == "spark_catalog":
         lasts = spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory"
-        msg = "the Spark that is started on this machine keeps its catalog in memory, and forgets it when it ends"
-    else:
-        lasts = spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
-        msg = "the Spark that is started on this machine has no catalog of this name"
     if not lasts:
-        raise LandingZoneError(msg, found=f"--catalog {catalog}", next_step=_LASTING_CATALOG)
+        msg = "the Spark that is started on this machine has no such catalog that outlives it"
+        step = "Give a path as the target, without --catalog."
+        raise LandingZoneError(msg, found=f"--catalog {catalog}", next_step=step)
 
 
 def _confs(cores: int, memory: str) -> dict[str, str]:
