@@ -199,10 +199,7 @@ class StoppedError(MirrorError):
 class ComputeError(MirrorError):
     """The compute refuses something that a correct result needs, such as a session's configuration."""
 
-    advice = (
-        "Run it on compute whose sessions can be configured: on Databricks a job cluster with classic compute; "
-        "any other Spark. What was applied stays applied."
-    )
+    advice = "Run it on compute whose sessions can be configured: on Databricks a job cluster with classic compute."
 
 
 class StoreError(MirrorError):

@@ -73,9 +73,7 @@ def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:
     # The query fails at a NULL in a key: dropping such rows would hide them, keeping them make them one record.
     missing = reduce(or_, [f.col(quote(name)).isNull() for name in keys.primary])
     names = ", ".join(keys.primary)
-    message = (
-        f"{NULL_KEY}: a primary key ({names}) is NULL. Filter such rows out, or give them a key."
-    )
+    message = f"{NULL_KEY}: a primary key ({names}) is NULL. Filter such rows out."
     failing = f.raise_error(f.lit(message)).cast("boolean")
     checked = df.where(f.when(missing, failing).otherwise(True))  # noqa: FBT003  # a literal
     newest_first = [f.col(quote(name)).desc_nulls_last() for name in order]

@@ -40,9 +40,7 @@ from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import StateReport, shown_moment
 
-_BACK = (
-    "Its folder is back. The next apply begins a new life with what it finds. Run: mirrorlib apply"
-)
+_BACK = "Its folder is back, and the next apply begins a new life. Run: mirrorlib apply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

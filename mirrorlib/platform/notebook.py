@@ -285,10 +285,7 @@ def _onelake_address(about: Mapping[str, str | None], name: str, value: str) -> 
     lakehouse = about.get("defaultLakehouseId")
     if not (workspace and lakehouse):
         msg = f"the parameter {name} is a place of the default lakehouse, and the notebook has none"
-        step = (
-            "Attach a lakehouse to the notebook as its default, or say the whole address: "
-            f"abfss://WORKSPACE@{_ONELAKE}/LAKEHOUSE.Lakehouse/{place}."
-        )
+        step = f"Attach a lakehouse, or say the address: abfss://WORKSPACE@{_ONELAKE}/LAKEHOUSE.Lakehouse/{place}."
         raise ParameterError(msg, found=value, next_step=step)
     return f"{value.removesuffix(place)}abfss://{workspace}@{_ONELAKE}/{lakehouse}/{place}"
 

@@ -83,9 +83,7 @@ def _own_token() -> str:
         raise
     except Exception as exc:  # azure-identity's own errors have pages for those who debug it
         msg = "nobody is signed in who may delete in OneLake"
-        step = (
-            "Sign in (az login), or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET."
-        )
+        step = "Sign in (az login), or set AZURE_TENANT_ID, AZURE_CLIENT_ID and its secret."
         raise StoreError(msg, found=first_line(exc), next_step=step) from exc
 
 

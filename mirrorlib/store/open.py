@@ -67,10 +67,7 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
     # A secret key may have a slash in it. What stands behind a "#" would be left out here, and not by Spark.
     if re.match(r"(?![^@/]*:\d+/)[^@/]*:.*@", place) or re.search("[?#]", url):
         msg = "the URL of a place has a password, a query or a # in it, as credentials are written"
-        step = (
-            "Give credentials by the store's own variables, AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_SAS_TOKEN …, "
-            "and a folder a name without these characters."
-        )
+        step = "Give credentials by the store's own variables, such as AWS_SECRET_ACCESS_KEY, and folders other names."
         raise LandingZoneError(msg, found=f"{parts.scheme}://…", next_step=step)
     if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
         return LocalStore(Path(unquote(parts.path)))

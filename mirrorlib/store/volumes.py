@@ -51,9 +51,7 @@ def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
         client = WorkspaceClient(**more)
     except ValueError as exc:  # what the SDK raises for a configuration that is not enough
         msg = f"cannot open {url}"
-        step = (
-            "Give host and token as storage options, or set DATABRICKS_HOST and DATABRICKS_TOKEN."
-        )
+        step = "Set DATABRICKS_HOST and DATABRICKS_TOKEN, or give host and token."
         raise StoreError(msg, found=first_line(exc, 400), next_step=step) from exc
     path = _VOLUME.sub(r"/\g<path>", url)
     return VolumeStore(path.rstrip("/"), client.files)

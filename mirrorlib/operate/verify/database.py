@@ -51,9 +51,7 @@ def typed_rows(texts: DataFrame, names: Sequence[str], schema: StructType, table
     found = texts.agg(*unfit).collect()[0].asDict()
     for name in (name for name, is_unfit in found.items() if is_unfit):
         msg = "the database holds a value that is none of the column's type"
-        step = (
-            "Somebody else has written it: correct it there, or let a snapshot replace the table."
-        )
+        step = "Correct it there, or let a snapshot replace the table."
         raise SchemaError(msg, table=table, column=name, next_step=step)
     return texts.select(*values)
 

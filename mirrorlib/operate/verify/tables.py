@@ -161,10 +161,8 @@ class _Look:
         """Read both sides, and name the columns that are left out; *opened* are the files of the last batches."""
         conditional = {one.source.policies.conditional or "" for one in opened} or {""}
         if len(conditional) > 1:
-            msg = (
-                "updates were conditional in some batches only, and what that comes to is not told"
-            )
-            step = f"It can be verified once it is rebuilt by one rule: mirrorlib rebuild TARGET {self.name}"
+            msg = "updates were conditional in some batches only: no one rule gives the table"
+            step = f"Rebuild it by one rule: mirrorlib rebuild TARGET {self.name}"
             raise JournalError(msg, table=self.name.shown, next_step=step)
         rows = read_rows(self.spark, self.table, version)
         start = None if since is None else read_rows(self.spark, self.table, since)
