@@ -23,8 +23,6 @@ _EPILOG = """\
 examples:
   mirrorlib demo                                   see it work on real data, nothing prepared
   mirrorlib apply /data/landing /data/tables       bring every table up to date
-  mirrorlib apply /data/landing /data/tables --table 'dbo/*' --watch 30
-  mirrorlib where-is /data/tables dbo/orders --key id=4711
   mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
   mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
   mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
