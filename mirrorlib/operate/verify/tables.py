@@ -38,7 +38,7 @@ from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.verify.applied_files import list_batches, open_files
 from mirrorlib.operate.verify.compare import Sides, as_found
-from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
+from mirrorlib.operate.verify.report import Verified, VerifyReport, verify_safely
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 
@@ -78,10 +78,9 @@ def verify_tables(
 
     Raises:
         JournalError: nothing has ever been applied to this target.
-        LandingZoneError: a pattern matches none of its tables, or the sample is no share.
+        LandingZoneError: a pattern matches none of its tables.
 
     """
-    check_sample(sample)
     place = Target.of(target, catalog=catalog, state=state)
     zone, store = open_store(landing_zone), open_store(place.state)
     applied = [*find_applied(store)]
