@@ -205,7 +205,7 @@ class ComputeError(MirrorError):
 class StoreError(MirrorError):
     """The object store failed, or cannot do what is asked of it."""
 
-    advice = "Try again; if it stays, check the address and the credentials."
+    advice = "Try again; if it stays, see that the place is there, and may be read and written."
 
 
 class LocalSparkError(MirrorError):

@@ -81,10 +81,8 @@ def _run_one(arguments: argparse.Namespace) -> int:
             logging.getLogger(__name__).debug("Spark failed", exc_info=exc)
         elif isinstance(exc, OSError):
             logging.getLogger(__name__).info("a file failed", exc_info=exc)
-            step = "See that each place that was named is what it has to be, and may be read and written."
-            error = StoreError(
-                "cannot do what was asked for", found=str(exc) or type(exc).__name__, next_step=step
-            )
+            msg = "cannot do what was asked for"
+            error = StoreError(msg, found=str(exc) or type(exc).__name__)
         else:
             raise
         say_error(error, as_json=arguments.json)

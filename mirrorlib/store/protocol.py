@@ -152,11 +152,8 @@ def translated(verb: str, place: object) -> Iterator[None]:
     # The third is obstore's, too; the last is what databricks-sdk raises for a login that is refused.
     except (OSError, BaseError, NotImplementedError, ValueError) as exc:
         msg = f"cannot {verb} {os.fspath(place) if isinstance(place, os.PathLike) else place}"
-        raise StoreError(
-            msg,
-            found=first_line(exc, _LONGEST),  # obstore adds pages for those who debug it
-            next_step="See that the place is reachable and may be read and written",
-        ) from exc
+        # obstore adds pages for those who debug it.
+        raise StoreError(msg, found=first_line(exc, _LONGEST)) from exc
 
 
 def tries(patience: float) -> Iterator[None]:
