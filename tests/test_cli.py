@@ -150,7 +150,7 @@ def test_the_program_explains_itself(capsys: pytest.CaptureFixture[str]) -> None
     text = capsys.readouterr().out
     assert all(command in text for command in (*COMMANDS, "exit codes", "examples"))
 
-    assert 0 == refused("--version")
+    assert 0 == main(["--version"])
     assert f"mirrorlib {VERSION}\n" == capsys.readouterr().out
 
 

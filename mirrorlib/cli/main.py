@@ -63,6 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A name may be no text, or of letters that a terminal has not.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
+    if [*words[:1]] == ["--version"]:  # which takes longer to find than all the rest
+        from mirrorlib.version import VERSION
+
+        sys.stdout.write(f"mirrorlib {VERSION}\n")
+        return OK
     arguments = make_parser(words).parse_args(words)
     from mirrorlib.cli.run import run_one
 
@@ -98,9 +103,7 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--version", action=_Version, nargs=0, help="show the version number and exit"
-    )
+    parser.add_argument("--version", action="store_true", help="show the version number and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, (module, text) in _COMMANDS.items():
         one = commands.add_parser(name, help=text)
@@ -121,13 +124,3 @@ def _fill(parser: argparse.ArgumentParser, text: str, command: Command) -> None:
         help="log each table and commit to standard error; -vv also what Spark says, which may hold values of rows",
     )
     command.add_to(parser)
-
-
-class _Version(argparse.Action):
-    """Print the version, which takes longer to find than all the rest."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from mirrorlib.version import VERSION
-
-        sys.stdout.write(f"mirrorlib {VERSION}\n")
-        parser.exit()
