@@ -53,8 +53,7 @@ PUBLISH = Command(
         "TABLE": "the table: orders, or dbo/orders",
         "FILE": "a Parquet or CSV file",
         "--keys A,B": "key columns, when the table is new",
-        "--marker N|COLUMN": "what the rows are: 0 insert, 1 update, 2 delete, 4 upsert, or the column that says it "
-        "(default: __rowMarker__ where there is one)",
+        "--marker N|COLUMN": "0 insert, 1 update, 2 delete, 4 upsert, or what column says it (default: __rowMarker__)",
         "--format parquet|csv": "of the change files (default: parquet)",
         "--partition-by A,B": "columns whose values name partition folders",
         "--batch-id ID": "what these rows are called: published again under the same id, they are there once",

@@ -126,8 +126,7 @@ STATUS = Command(
     "waiting (no metadata or data yet), gone (its folder is no longer there).",
     arguments={
         **TARGET,
-        "--html PAGE": "write a page of it to this file, too, with charts, consumers and changes of columns: one file "
-        "that needs nothing from elsewhere",
+        "--html PAGE": "write a page of it to this file, too, with charts and consumers",
     },
     run=_status,
 )

@@ -42,8 +42,7 @@ FABRIC_ITEMS = Command(
         "OUT": "folder that the items are written into",
         "--wheel PATH": "the wheel of mirrorlib (default: build that of the clone that one is in)",
         **TABLES,
-        "--target PLACE": "where in the lakehouse tables go (default: Tables; without .schema folders in the zone say "
-        "Tables/dbo)",
+        "--target PLACE": "where tables go (default: Tables; Tables/dbo for a zone without .schema folders)",
         "--every MINUTES": "run the incremental apply so often (default: it is given no schedule)",
         **JSON,
     },
