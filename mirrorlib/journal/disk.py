@@ -164,8 +164,5 @@ def check_owner(state: Store, owner: str | None) -> dict[str, Any] | None:
     if said is None or owner is None or said.get("target") in {None, owner}:
         return said
     msg = "the state folder is another target's, whose journal says nothing about this one"
-    step = (
-        "Name this target's own with --state. If the target is the same and was moved, write its "
-        f"place as it is now, {owner}, into the folder's state.json."
-    )
+    step = f"Name this target's own with --state; if it was moved, write {owner} into the folder's state.json."
     raise JournalError(msg, file=f"{state.url}/{STATE_FILE}", found=said["target"], next_step=step)

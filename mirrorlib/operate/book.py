@@ -150,9 +150,7 @@ def _check_known(journal: Journal, name: TableName, life: int, number: int, ende
             return
     msg = "the ledger has batches of this table that its journal has not"
     found = f"in the ledger life {life}, batch {number}"
-    step = (
-        "Say the right state; of a target that was loaded again, write the ledger to another place."
-    )
+    step = "Say the right state; if it was loaded again, write the ledger to another place."
     raise JournalError(msg, table=name.shown, found=found, next_step=step)
 
 
