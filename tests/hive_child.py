@@ -35,7 +35,7 @@ def session() -> SparkSession:
         "spark.sql.warehouse.dir": f"{FOLDER}/warehouse",
         "spark.hadoop.hive.metastore.uris": METASTORE,
     }
-    return mirrorlib.local_spark("hive", conf=conf)
+    return mirrorlib.local_spark(conf=conf)
 
 
 def schemas(spark: SparkSession) -> None:

@@ -110,7 +110,7 @@ def test_a_command_s_own_spark_takes_no_catalog(zone: ZoneWriter, tmp_path: Path
             check=False,
         )
         assert (2, "") == (done.returncode, done.stdout)
-        assert done.stderr.startswith("mirrorlib: the Spark that is started on this machine keeps")
+        assert done.stderr.startswith("mirrorlib: the Spark that is started on this machine has no")
 
     assert [zone.root] == list(tmp_path.iterdir())
 
@@ -129,7 +129,7 @@ def test_a_local_session_is_silent_and_carries_any_file_name(tmp_path: Path) -> 
     program = f"""if True:
         from mirrorlib import local_spark
         conf = {{"spark.sql.shuffle.partitions": "3"}}
-        spark = local_spark("quiet", cores=1, memory="1g", conf=conf)
+        spark = local_spark(cores=1, memory="1g", conf=conf)
         path = {str(tmp_path)!r} + "/ä 日`$" + "{{env:HOME}}"
         spark.sql("CREATE TABLE delta.`" + path.replace("`", "``") + "` (`${{x}}` BIGINT) "
                   "USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
