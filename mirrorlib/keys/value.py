@@ -162,9 +162,7 @@ def _find(schema: StructType, name: str, what: str) -> str:
     if (found := find_name(schema.names, name)) is not None:
         return found
     msg = f"the {what} name one that is not there"
-    raise KeysError(
-        msg, column=name, found=", ".join(schema.names), next_step="Name one that it has."
-    )
+    raise KeysError(msg, column=name, found=", ".join(schema.names))
 
 
 def _check_types(

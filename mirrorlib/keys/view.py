@@ -60,8 +60,7 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
     there = df.columns
     if missing := [name for name in order if there.count(name) != 1]:
         msg = "the DataFrame does not have that order column, or has it twice"
-        step = "Name one that it has once, in its own case."
-        raise KeysError(msg, column=missing[0], found=", ".join(there), next_step=step)
+        raise KeysError(msg, column=missing[0], found=", ".join(there))
     return order
 
 
