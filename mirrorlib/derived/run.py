@@ -28,12 +28,6 @@ from mirrorlib.derived.sources import (
     open_sources,
     pending_round,
 )
-from mirrorlib.errors import (
-    FeedExpiredError,
-    ForeignWriteError,
-    OutcomeUnknownError,
-    TableBusyError,
-)
 from mirrorlib.events import Observer, unobserved
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.leases import hold
@@ -105,47 +99,31 @@ def derive_table(
 
 
 def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
-    """Carry out the round that an earlier run has planned, if there is one, and the next, if something may be new."""
+    """Carry out the round that an earlier run has planned, or the next where it has ended or something may be new."""
     target = open_target(job)  # first: a target that is refused does not give the name away
     streams = begun_streams(job.sources, job.place.ref.address)
     planned = pending_round(job.sources, streams)
-    report: DeriveReport | None = None
     # Where it is there, only the last words are missing.
     there = planned is not None and target.last.window_of(streams[0].uuid) >= planned.number
-    if planned is not None and (there or job.rebuild or _is_overtaken(job, planned)):
-        target = close_round(job, planned, target)
-    elif planned is not None:
-        try:
-            report = commit_round(job, planned, target)
-            target = open_target(job)
-        except (ForeignWriteError, OutcomeUnknownError, TableBusyError):
-            raise  # it is about the table, whatever the versions
-        except Exception as exc:
-            if not (isinstance(exc, FeedExpiredError) or _is_passed(job, planned)):
-                raise
-            # Its versions are gone, or what they could not be made into may have been set right since.
-            target = close_round(job, planned, open_target(job))
-    job.tell("plan", "before")
-    # Where it does not say, it may move.
-    wanted = job.rebuild or (report is None and (target.held or {}).get(MOVES) != "")
-    held = target.last.window_of(streams[0].uuid)
-    planned = next_round(job.sources, streams, held, wanted=wanted)
+    if planned is not None and (there or job.rebuild or _is_outdated(job, planned)):
+        target, planned = close_round(job, planned, target), None
     if planned is None:
-        return report or nothing_new(job, target)
-    job.tell("plan", "after", planned)
+        job.tell("plan", "before")
+        # Where it does not say, it may move.
+        wanted = job.rebuild or (target.held or {}).get(MOVES) != ""
+        held = target.last.window_of(streams[0].uuid)
+        planned = next_round(job.sources, streams, held, wanted=wanted)
+        if planned is None:
+            return nothing_new(job, target)
+        job.tell("plan", "after", planned)
     return commit_round(job, planned, target)
 
 
-def _is_overtaken(job: DeriveJob, planned: Round) -> bool:
-    """Say whether a source was made anew, or put back, since a round was planned: its versions are others now."""
+def _is_outdated(job: DeriveJob, planned: Round) -> bool:
+    """Say whether a source has gone on since a round was planned, or was made anew or put back: others count now."""
     plans = zip(job.sources, planned.plans, strict=True)
     return any(
-        not one.table.commits.is_still(plan.table_id, plan.until, plan.until_hash)
-        for one, plan in plans
+        source.table.commits.newest > plan.until
+        or not source.table.commits.is_still(plan.table_id, plan.until, plan.until_hash)
+        for source, plan in plans
     )
-
-
-def _is_passed(job: DeriveJob, planned: Round) -> bool:
-    """Say whether a source has a newer version than a round was planned up to."""
-    plans = zip(job.sources, planned.plans, strict=True)
-    return any(source.table.commits.newest > plan.until for source, plan in plans)
