@@ -19,9 +19,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import SET
-from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delta.sessions import configured
 from mirrorlib.feed.changes import Change, first_changes
+from mirrorlib.feed.exact_text import JSON_OPTIONS
 from mirrorlib.feed.net import KIND, POST, PRE, TIME, VERSION
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.snapshot import digest

@@ -12,9 +12,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, StructType
 
 from mirrorlib.commit.stage import Stage
-from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.errors import SchemaError
+from mirrorlib.feed.exact_text import JSON_OPTIONS
 from mirrorlib.identifiers import find_name
 
 _ROWS = 10_000  # that are written at a time

@@ -17,7 +17,6 @@ from pyspark.sql.types import StructType
 
 from mirrorlib.commit.last_commit import read_last_commit
 from mirrorlib.commit.stage import Stage
-from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delivery.sinks.files.manifest import ManifestEntry, Receiver
 from mirrorlib.delivery.sinks.open import open_place
 from mirrorlib.delivery.sinks.zone.batch import read_batch
@@ -27,6 +26,7 @@ from mirrorlib.delta.sessions import file_reader, side_by_side
 from mirrorlib.delta.table import find_table, open_log, refer
 from mirrorlib.errors import FileChangedError, ForeignWriteError, LandingZoneError
 from mirrorlib.events import pick
+from mirrorlib.feed.exact_text import JSON_OPTIONS
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.batch.spark_reader import unite

@@ -15,9 +15,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS
 from mirrorlib.delta.columns import write_type
 from mirrorlib.delta.sessions import configured
+from mirrorlib.feed.exact_text import JSON_OPTIONS
 from mirrorlib.feed.net import VERSION, place_of_kind
 from mirrorlib.identifiers import quote
 from mirrorlib.nested import is_free_of, name_of

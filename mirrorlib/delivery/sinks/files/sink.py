@@ -17,12 +17,12 @@ from __future__ import annotations
 from typing import get_args
 
 from mirrorlib.delivery.sink import Delivery, check_same_window
-from mirrorlib.delivery.sinks.exact_text import check_types
 from mirrorlib.delivery.sinks.files.manifest import File, ManifestEntry, Receiver
 from mirrorlib.delivery.sinks.files.parts import FileFormat, write_parts
 from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.events import pick
+from mirrorlib.feed.exact_text import check_types
 from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.journal.streams import Stream
 from mirrorlib.store import Store, open_store

@@ -18,10 +18,10 @@ from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import DROP, FRESH, OP, WRONG
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON
 from mirrorlib.delivery.sinks.jdbc.layout import DatabaseColumn, TableLayout
 from mirrorlib.errors import StoreError
+from mirrorlib.feed.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.feed.net import KIND, count_changes, last_states
 from mirrorlib.identifiers import quote
 from mirrorlib.names import is_ignored

@@ -20,11 +20,9 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, check_types, decimal_text
+from mirrorlib.feed.exact_text import check_types, json_of, json_value
 from mirrorlib.feed.net import ORDER, POST, TIME, VERSION, columns_of, place_of_kind
-from mirrorlib.identifiers import quote
 from mirrorlib.names import parse_name
-from mirrorlib.nested import is_free_of, map_keys_in
 
 Op = Literal["c", "u", "d", "r", "t"]
 _Change: TypeAlias = tuple[Op, str | None, str | None, Row]
@@ -129,15 +127,10 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
     Without *keys* the key is NULL; *ordered* is by commit, key and kind, which the rows of a snapshot do not need.
     """
     check_types(frame, table, "Kafka")
-
-    def told(names: Sequence[str], tell: Callable[[Column, t.DataType], Column]) -> Column:
-        values = [tell(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in names]
-        return f.to_json(f.struct(*values), JSON_OPTIONS)
-
-    key = told(keys, _key) if keys else f.lit(None).cast("string")
+    key = json_of(frame, keys, _key) if keys else f.lit(None).cast("string")
     records = frame.select(
         key.alias(_KEY),
-        told(columns_of(frame), _json_value).alias(_ROW),
+        json_of(frame, columns_of(frame)).alias(_ROW),
         place_of_kind().alias(_PLACE),
         f.col(VERSION),
         f.unix_millis(f.col(TIME)).alias(_MOMENT),
@@ -150,29 +143,4 @@ def _key(column: Column, kind: t.DataType) -> Column:
     if isinstance(kind, t.FloatType | t.DoubleType):
         zero = f.lit(0.0).cast(kind)
         return f.when(column == zero, zero).otherwise(column)
-    return _json_value(column, kind)
-
-
-def _json_value(column: Column, kind: t.DataType) -> Column:
-    """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly.
-
-    A map is an object where its keys are strings: `to_json` writes keys of other types as Spark keeps them inside.
-    """
-    keys = all(isinstance(key, t.StringType) for key in map_keys_in(kind))
-    if keys and is_free_of(kind, {"decimal"}):
-        return column
-    if isinstance(kind, t.DecimalType):
-        return decimal_text(column, kind.scale)
-    if isinstance(kind, t.ArrayType):
-        return f.transform(column, lambda item: _json_value(item, kind.elementType))
-    if isinstance(kind, t.MapType):
-        values = kind.valueType
-        if isinstance(kind.keyType, t.StringType):
-            return f.transform_values(column, lambda _, value: _json_value(value, values))
-        entry = t.StructType().add("key", kind.keyType).add("value", values)
-        return f.transform(f.map_entries(column), lambda item: _json_value(item, entry))
-    assert isinstance(kind, t.StructType)  # noqa: S101  # nothing else is left
-    fields = [
-        _json_value(column[field.name], field.dataType).alias(field.name) for field in kind.fields
-    ]
-    return f.when(column.isNotNull(), f.struct(*fields))
+    return json_value(column, kind)

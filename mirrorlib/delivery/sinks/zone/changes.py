@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.exact_text import check_types
 from mirrorlib.delivery.sinks.files.parts import write_parts
 from mirrorlib.delivery.sinks.zone.batch import ANEW
 from mirrorlib.errors import MarkerError, SchemaError, StoreError
 from mirrorlib.feed import net
+from mirrorlib.feed.exact_text import check_types
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import DELETE, INSERT, MARKER, UPSERT
 from mirrorlib.landing.parquet import open_parquet

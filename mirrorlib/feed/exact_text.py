@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import columns_of
-from mirrorlib.nested import map_keys_in, name_of, types_in
+from mirrorlib.identifiers import quote
+from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
 
 # By default Spark leaves out fields that are NULL, and cuts moments to milliseconds.
 JSON_OPTIONS = {
@@ -50,3 +54,39 @@ def decimal_text(value: Column, scale: int) -> Column:
     """Write a decimal with all its digits behind the point: a cast may write 1E-7."""
     digits = "0." + "0" * scale if scale else "0"
     return f.call_function("format_number", value, f.lit(digits))
+
+
+def json_of(
+    frame: DataFrame,
+    names: Sequence[str],
+    tell: Callable[[Column, t.DataType], Column] | None = None,
+) -> Column:
+    """Write some columns as one JSON object, each as *tell* says, or as `json_value` does."""
+    told = tell or json_value
+    values = [told(f.col(quote(name)), frame.schema[name].dataType).alias(name) for name in names]
+    return f.to_json(f.struct(*values), JSON_OPTIONS)
+
+
+def json_value(column: Column, kind: t.DataType) -> Column:
+    """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly.
+
+    A map is an object where its keys are strings: `to_json` writes keys of other types as Spark keeps them inside.
+    """
+    keys = all(isinstance(key, t.StringType) for key in map_keys_in(kind))
+    if keys and is_free_of(kind, {"decimal"}):
+        return column
+    if isinstance(kind, t.DecimalType):
+        return decimal_text(column, kind.scale)
+    if isinstance(kind, t.ArrayType):
+        return f.transform(column, lambda item: json_value(item, kind.elementType))
+    if isinstance(kind, t.MapType):
+        values = kind.valueType
+        if isinstance(kind.keyType, t.StringType):
+            return f.transform_values(column, lambda _, value: json_value(value, values))
+        entry = t.StructType().add("key", kind.keyType).add("value", values)
+        return f.transform(f.map_entries(column), lambda item: json_value(item, entry))
+    assert isinstance(kind, t.StructType)  # noqa: S101  # nothing else is left
+    fields = [
+        json_value(column[field.name], field.dataType).alias(field.name) for field in kind.fields
+    ]
+    return f.when(column.isNotNull(), f.struct(*fields))
