@@ -162,8 +162,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         computed, keys = self.computed, self.computed.keys
         if self.differ:
             keep_keys(job.session, job.place.ref.sql, {}, keys.keys)
-        plans = zip(planned.plans, computed.changed, strict=True)
-        windows = [(plan.after, plan.until, changed) for plan, changed in plans]
+        windows = [(plan.after, plan.until) for plan in planned.plans]
         return replace(
             _report(job, windows, last.version, keys.keys),
             how=computed.how,
@@ -216,16 +215,16 @@ def nothing_new(job: DeriveJob, target: DerivedTarget) -> DeriveReport:
     """Tell that no source has a new version."""
     properties = target.found.properties if target.found is not None else {}
     versions = [source.table.commits.newest for source in job.sources]
-    windows = [(version, version, False) for version in versions]
+    windows = [(version, version) for version in versions]
     return _report(job, windows, target.last.version, stored_keys(properties) or Keys())
 
 
 def _report(
-    job: DeriveJob, windows: Sequence[tuple[int, int, bool | None]], version: int, keys: Keys
+    job: DeriveJob, windows: Sequence[tuple[int, int]], version: int, keys: Keys
 ) -> DeriveReport:
-    """Tell of a run that took in windows of its sources, of each from where on, up to where, and whether it changed."""
+    """Tell of a run that took in windows of its sources, of each from where on and up to where."""
     sources = []
-    for source, (after, until, changed) in zip(job.sources, windows, strict=True):
+    for source, (after, until) in zip(job.sources, windows, strict=True):
         stored = stored_keys(source.table.commits.metadata_at(until).properties) or Keys()
         sources.append(
             SourceReport(
@@ -233,7 +232,6 @@ def _report(
                 address=source.place.ref.address,
                 after=after,
                 until=until,
-                changed=changed,
                 keys=stored.partition,
             )
         )

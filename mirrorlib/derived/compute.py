@@ -45,8 +45,9 @@ class Computed:
     old: DataFrame | None = None
     how: How = "full"
     why: str = ""
-    # For each source whether rows have changed; None where that was not asked.
-    changed: tuple[bool | None, ...]
+    changed: tuple[
+        bool, ...
+    ] = ()  # for each source whether rows have changed, where that was asked
 
 
 def compute(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
@@ -83,7 +84,6 @@ def _compute_in_full(job: DeriveJob, planned: Round, target: DerivedTarget) -> C
         keys=explain_keys(result),
         added=added,
         new=_in_order(target, added, result),
-        changed=tuple(None for _ in framed),
     )
 
 

@@ -30,7 +30,6 @@ class SourceReport:
         address: as `read_table` takes it.
         after: the version that the table was made of before; -1 for none.
         until: the version that it is made of now.
-        changed: whether rows have changed in between; None where nobody has looked.
         keys: its partition key.
 
     """
@@ -39,7 +38,6 @@ class SourceReport:
     address: str
     after: int
     until: int
-    changed: bool | None
     keys: tuple[str, ...]
 
 
@@ -63,9 +61,9 @@ class DeriveReport(Report):
 
     """
 
-    columns: ClassVar = ("source", "after", "until", "changed", "keys")
+    columns: ClassVar = ("source", "after", "until", "keys")
     each: ClassVar = "sources"
-    facts: ClassVar = "table after until changed:flag keys"
+    facts: ClassVar = "table after until keys"
     name: str
     target: str
     how: How

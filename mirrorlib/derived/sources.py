@@ -131,8 +131,11 @@ def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, 
             step = f"Choose another name, or drop that one: mirrorlib consumers TARGET --drop {stream.consumer}"
             raise JournalError(msg, table=stream.table, found=stream.to, next_step=step)
     found = tuple(stream for stream in streams if stream is not None)
-    if len(found) == len(streams) and _together(_ways(sources, found)):
-        return found
+    if len(found) == len(streams):
+        # They go apart where a run died between their plans.
+        numbers = {entry.plan.number if entry else 0 for *_, entry in _ways(sources, found)}
+        if len(numbers) == 1:
+            return found
     wanted = {"to": target, "mode": MODE, "net": False, "start_at": None, "on_expired": "snapshot"}
     return tuple(
         source.registry.begin(
@@ -143,27 +146,17 @@ def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, 
     )
 
 
-def _together(ways: Sequence[_Way]) -> bool:
-    """Say whether all ways are in one round, or some are in the next one that is being planned."""
-    numbers = [entry.plan.number if entry else 0 for *_, entry in ways]
-    last = max(numbers)
-    planned = [number == last for number in numbers]
-    pending = [entry is not None and entry.done is None for *_, entry in ways]
-    return all(planned) or (min(numbers) == last - 1 and planned == pending)
-
-
 def _ways(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> list[_Way]:
     pairs = zip(sources, streams, strict=True)
     return [(source, stream, source.registry.newest(stream)) for source, stream in pairs]
 
 
 def pending_round(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> Round | None:
-    """Return the round that was planned, in part at least, and has not ended; None when there is none."""
-    ways = _ways(sources, streams)
-    entries = [entry for *_, entry in ways if entry is not None]
+    """Return the round that was planned and has not ended; None when there is none."""
+    entries = [entry for *_, entry in _ways(sources, streams) if entry is not None]
     if all(entry.done is not None for entry in entries):
         return None
-    return _round(ways, max(entry.plan.number for entry in entries))
+    return Round(streams=tuple(streams), plans=tuple(entry.plan for entry in entries))
 
 
 def next_round(
@@ -180,16 +173,9 @@ def next_round(
         or not source.table.commits.is_still(*last_seen(stream, entry))
         for source, stream, entry in ways
     )
-    return _round(ways) if is_new or wanted else None
-
-
-def _round(ways: Sequence[_Way], number: int | None = None) -> Round:
-    """Plan the next window of each source, but for those that have one of this number."""
-    plans = (
-        entry.plan if entry and entry.plan.number == number else _planned(source, stream, entry)
-        for source, stream, entry in ways
-    )
-    return Round(streams=tuple(stream for _, stream, _ in ways), plans=tuple(plans))
+    if not (is_new or wanted):
+        return None
+    return Round(streams=tuple(streams), plans=tuple(_planned(*way) for way in ways))
 
 
 def _planned(source: SourceTable, stream: Stream, entry: WindowEntry | None) -> WindowPlan:
