@@ -892,7 +892,7 @@ def test_what_kafka_refuses_is_told_and_nothing_is_seen(
         (f"{open_port}/x?transaction.timeout.ms=1800000", "types", "that long", "transaction.max"),
         (f"{open_port}/x?transaction.timeout.ms=1000", "types", "within 1 seconds", "TRANSACTION_TIMEOUT_MS"),
         (f"{open_port}/x?sasl.pasword=wrong-word", "types", "sasl.pasword", "Correct it"),
-        (f"{open_port}/x?ssl.ca.location=/none&security.protocol=SSL", "types", "an option cannot be used", "Correct it"),
+        (f"{open_port}/x?ssl.ca.location=/none&security.protocol=SSL", "types", "Kafka refuses", "an option in the URL or in MIRRORLIB_KAFKA_"),
         (f"{open_port}/compacted", "plain", "refuses a message", "key"),
     ]  # fmt: skip
     for number, (address, table, reason, step) in enumerate(cases):
@@ -1037,9 +1037,8 @@ def test_where_no_topic_may_be_made_it_says_to_make_it_beforehand(name: str) -> 
     """Brokers may refuse their own defaults, too."""
     scene = Scene(address=parse_address("//localhost:1/t", {}), table="t", topic="t")
     refused = KafkaError(getattr(KafkaError, name))
-    assert re.search(
-        "[Mm]ake (it|them) beforehand", str(scene.explain("find the topic t", refused))
-    )
+    said = str(scene.explain("find the topic t", refused))
+    assert re.search("make (the topic|them) beforehand", said)
 
 
 def test_fencing_is_by_table_consumer_and_topic() -> None:

@@ -29,9 +29,6 @@ _AWAY = codes("_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_MSG_TIMED_OUT")
 _AWAY |= codes("_TIMED_OUT_QUEUE", "_TRANSPORT")
 UNSEEN = codes("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
 _FORBIDDEN = UNSEEN | codes("GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
-_UNMADE = codes(
-    "INVALID_PARTITIONS", "INVALID_REPLICATION_FACTOR", "INVALID_CONFIG", "POLICY_VIOLATION"
-)
 _STRANGER = codes("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED")
 _LONGEST = 300  # characters of what librdkafka says
 
@@ -76,13 +73,6 @@ class Scene:
                 " Create for both, or make them beforehand; and Write on transactional ids that begin with mirrorlib."
             )
             return "the broker does not allow it", step
-        if code in MISSING:
-            return "there is no such topic", "Somebody has deleted it meanwhile: run again."
-        if code in _UNMADE:
-            return "the broker does not make it", "Make it beforehand: it is used as it is."
-        if code == KafkaError._INVALID_ARG:  # noqa: SLF001
-            step = "Correct it in the URL, or in the environment's MIRRORLIB_KAFKA_…"
-            return "an option cannot be used", step
         if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             step = f"Set {ENVIRONMENT}TRANSACTION_TIMEOUT_MS up to the broker's transaction.max.timeout.ms."
             return "the broker does not allow transactions that long", step
@@ -95,7 +85,8 @@ class Scene:
         if code == KafkaError.INVALID_RECORD:
             step = "A compacted topic takes no messages without a key: name the key columns, or use another topic."
             return "the broker refuses a message", step
-        return "Kafka refuses", "Look at what was found; the next run tries again."
+        step = f"Correct what was found: an option in the URL or in {ENVIRONMENT}…, or make the topic beforehand."
+        return "Kafka refuses", step
 
 
 @contextlib.contextmanager
