@@ -103,9 +103,7 @@ def rewind_consumer(
     place = Target.of(target, catalog=catalog, state=state)
     found = known_streams(place, consumer, tables)
     check_start(to)
-    begins = [
-        (each, begin_stream(_commits_of(place, each.table, spark), to, "to")) for each in found
-    ]
+    begins = [(each, begin_stream(_commits_of(place, each.table, spark), to)) for each in found]
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
             held.enter_context(hold(registry.lease()))
@@ -155,7 +153,6 @@ def _status(
         status,
         position=version_given(stream, entry),
         **pick(stream, "to", "mode"),
-        windows=0 if entry is None else entry.plan.number - (entry.done is None),
         last=None if done is None else done.finished_at,
     )
     health: Health = "unknown"
@@ -169,7 +166,7 @@ def _status(
         reason = " ".join(filter(None, (str(said.get("reason", "")), status.reason)))
         status = replace(status, health="failed", reason=reason)
     holder = registry.lease().newest()[1]
-    return replace(status, holder=holder, health="delivering") if holder else status
+    return replace(status, health="delivering") if holder else status
 
 
 def _compare(

@@ -73,10 +73,8 @@ class ConsumerStatus:
         versions: how many versions lie between; None when that is not known.
         seconds: age of the oldest version that it has not been given; 0 when there is none.
         rows: rows that those versions change, as far as the log tells; None when it does not.
-        holder: who delivers now, "" when nobody does.
         to: the receiver, without passwords.
         mode: what that makes of changes.
-        windows: how many it was given since it was registered or rewound.
         last: when it was given the last one, ISO 8601; None before.
         reason: why it failed, or cannot go on, or soon will not.
 
@@ -90,10 +88,8 @@ class ConsumerStatus:
     versions: int | None = None
     seconds: float | None = None
     rows: int | None = None
-    holder: str = ""
     to: str = ""
     mode: str = ""
-    windows: int = 0
     last: str | None = None
     reason: str = ""
 

@@ -134,16 +134,16 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
     gone = _gone(run, patterns, {name for name, _ in found})
     known = [*(name for name, _ in found), *gone]
     refuse_unmatched([one for one in globs if one.strip("*")], [*map(parse_name, known)])
-    names = {*known, *(name.rpartition("/")[2] for name in known)}
-    missing = [name for name in patterns if name not in {*names, *globs}]
-    shown = [*(name for name, _ in found), *missing]
+    there = {*known, *(name.rpartition("/")[2] for name in known)}
+    missing = [name for name in patterns if name not in {*there, *globs}]
+    there.update(part for name in missing for part in (name, name.rpartition("/")[2]))
+    listed = [*found, *((name, "") for name in [*gone, *missing])]
     for table in run.keys if isinstance(run.keys, Mapping) else ():
-        there = table in names or any(table in {name, name.rpartition("/")[2]} for name in missing)
-        if not there and matches(parse_name(table), patterns):
+        if table not in there and matches(parse_name(table), patterns):
             msg = "keys are given for a table that is not there"
-            what = f"tables {', '.join(shown[:10]) or 'none'}"
+            what = f"tables {', '.join(name for name, _ in listed[:10]) or 'none'}"
             raise LandingZoneError(msg, table=table, found=what, next_step="Correct its name.")
-    return [*found, *((name, "") for name in [*gone, *missing])]
+    return listed
 
 
 def _gone(run: Run, patterns: Sequence[str], there: set[str]) -> list[str]:
