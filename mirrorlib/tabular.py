@@ -172,5 +172,4 @@ _SHOWN: Mapping[str, Callable[[Any], str]] = {
     "count": "{:,}".format,
     "moment": shown_moment,
     "duration": duration,
-    "flag": lambda one: "yes" if one else "no",
 }
