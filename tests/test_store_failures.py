@@ -192,7 +192,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
 def test_a_schema_folder_that_cannot_be_listed_ends_the_run(
     spark: SparkSession, zone: ZoneWriter, target: str, faults: Faults
 ) -> None:
-    """As a zone does: nobody can tell which tables there are, and none is taken for gone."""
+    """As a zone does, where its tables are asked for: nobody can tell which there are, and none is taken for gone."""
     for schema in ("table_1", "table_2"):
         zone.table("orders", keys=["id"], schema=schema).file([{"id": 1}])
     current = {"table_1/orders": "current", "table_2/orders": "current"}
@@ -207,7 +207,10 @@ def test_a_schema_folder_that_cannot_be_listed_ends_the_run(
         faults.planned["table_1"] = (Call("list_folder", place, number), "before")
         with pytest.raises(StoreError, match="connection reset by peer"):
             looks(spark, str(zone), target, on_gone="drop")
-
+        number = faults.seen["table_1", "list_folder", place] + 1
+        faults.planned["table_1"] = (Call("list_folder", place, number), "before")
+        others = looks(spark, str(zone), target, on_gone="drop", tables="table_2/*")
+        assert {"table_2/orders": "current"} == states(others)
     assert current == states(mirrorlib.status(target))
     assert current == states(mirrorlib.apply(spark, str(zone), target))
 

@@ -148,7 +148,7 @@ def find_tables(
 
 def _list_shown(job: Job, known: Collection[TableName]) -> Tables:
     """List the zone's tables; one whose place in the target is that of one which it shows no longer is refused."""
-    found = list_tables(job.zone)
+    found = list_tables(job.zone, job.options.tables)
     conflicts = _conflicts_with_kept(job, found, known)
     return {name: refusal or conflicts.get(name) for name, refusal in found.items()}
 

@@ -7,11 +7,12 @@ written. Nothing is opened.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 
-from mirrorlib.errors import ChangeFileError, LandingZoneError, TableNameError
+from mirrorlib.errors import ChangeFileError, LandingZoneError, StoreError, TableNameError
 from mirrorlib.landing.metadata.declared import METADATA_NAME
 from mirrorlib.names import (
     SCHEMA_SUFFIX,
@@ -85,8 +86,13 @@ class FolderListing:
         return sum(len(files) for files in self.partitions.values())
 
 
-def list_tables(zone: Store) -> dict[TableName, TableNameError | None]:
-    """Find the table folders, `<schema>.schema/<table>` and `<table>`, by name; each with why it cannot be mirrored."""
+def list_tables(
+    zone: Store, asked: Sequence[str] = ()
+) -> dict[TableName, TableNameError | None]:
+    """Find the table folders, `<schema>.schema/<table>` and `<table>`, by name; each with why it cannot be mirrored.
+
+    Raises `StoreError` where a schema folder cannot be listed, unless what is *asked* for lies in others.
+    """
     top = zone.list_folder("")
     if top is None:
         msg = f"there is no landing zone at {zone.url}"
@@ -96,8 +102,14 @@ def list_tables(zone: Store) -> dict[TableName, TableNameError | None]:
         if is_ignored(folder):
             continue
         if folder.endswith(SCHEMA_SUFFIX) and folder != SCHEMA_SUFFIX:
-            inner = contents(zone, folder).folders
             schema = folder.removesuffix(SCHEMA_SUFFIX)
+            try:
+                inner = contents(zone, folder).folders
+            except StoreError:  # whom it is closed to may have others
+                below = [one.rpartition("/")[0] if "/" in one else "*" for one in asked or "*"]
+                if any(fnmatchcase(schema, one) for one in below):
+                    raise
+                continue
             names += [TableName(schema, table) for table in inner if not is_ignored(table)]
         else:
             names.append(TableName(None, folder))

@@ -56,7 +56,7 @@ def check_zone(
 
     """
     zone = open_store(landing_zone)
-    folders = list_tables(zone)
+    folders = list_tables(zone, tables)
     refuse_unmatched(tables, folders)
     chosen = [one for one in folders.items() if matches(one[0], tables)]
     findings = () if tables else _review_zone(folders)
