@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,8 @@ from mirrorlib.commit.protocol import OvertakenError
 from mirrorlib.delta.log import IN_CONDITION, REWRITE
 from mirrorlib.delta.properties import FEED, PAUSED, set_properties
 from mirrorlib.delta.sessions import configured
-from mirrorlib.delta.table import Found, TableRef, find_table, read_table
+from mirrorlib.delta.table import Found, TableRef, clustered_by, find_table, read_table
+from mirrorlib.identifiers import quote
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -134,8 +135,10 @@ def overwrite_columns(
 
     The session is our own. *step* is done around each switch of the feed.
     """
+    from pyspark.errors import AnalysisException
+
     found = find_table(spark, ref)
-    paused = _is_paused(found)
+    paused, clustered = _is_paused(found), clustered_by(spark, ref, found)
     if found is not None and found.mapped and found.has_feed:
         now = dict(rows.dtypes)
         # A column that does not stay what it is, Delta takes for one that is dropped.
@@ -147,6 +150,10 @@ def overwrite_columns(
     if paused:
         with step("resume"):
             _switch(spark, ref, on=True)
+    # Delta forgets it with the columns.
+    if by := ", ".join(quote(name) for name in clustered if name in rows.columns):
+        with suppress(AnalysisException):  # not by all types
+            spark.sql(f"ALTER TABLE {ref.sql} CLUSTER BY ({by})")
 
 
 def resume_feed(spark: SparkSession, ref: TableRef, found: Found | None) -> None:

@@ -146,6 +146,13 @@ def check_made(found: Found | None, table: str) -> Found:
     return found
 
 
+def clustered_by(spark: SparkSession, ref: TableRef, found: Found | None) -> tuple[str, ...]:
+    """Name the columns by which its owner lets Delta place the table's rows."""
+    if found is None or "clustering" not in found.features:
+        return ()
+    return tuple(_describe(spark, ref)["clusteringColumns"] or ())
+
+
 def _describe(spark: SparkSession, ref: TableRef) -> Row:
     return spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
 

@@ -86,9 +86,7 @@ class FolderListing:
         return sum(len(files) for files in self.partitions.values())
 
 
-def list_tables(
-    zone: Store, asked: Sequence[str] = ()
-) -> dict[TableName, TableNameError | None]:
+def list_tables(zone: Store, asked: Sequence[str] = ()) -> dict[TableName, TableNameError | None]:
     """Find the table folders, `<schema>.schema/<table>` and `<table>`, by name; each with why it cannot be mirrored.
 
     Raises `StoreError` where a schema folder cannot be listed, unless what is *asked* for lies in others.

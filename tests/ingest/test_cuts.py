@@ -157,15 +157,21 @@ def test_a_value_that_is_gone_by_then_hinders_no_type(fresh: Mirror, first: list
 
 @pytest.mark.thorough
 def test_a_value_of_the_table_that_its_batch_deletes_hinders_no_type(fresh: Mirror) -> None:
-    """The file that has the table rewritten begins a batch, so the delete before it counts."""
+    """The file that has the table rewritten begins a batch, so the delete before it counts.
+
+    What its owner has it clustered by stays, too.
+    """
     fresh.table.file([{"id": 1, "v": 2**60}])
     assert "current" == fresh.run().state
+    fresh.do("ALTER TABLE {t} CLUSTER BY (id)")
     fresh.table.file([{"id": 1}], [2])
     fresh.table.file([{"id": 2, "v": 1.5}], [4])
 
     report = fresh.run()
 
     assert ("current", 2) == (report.state, len(report.batches)), report.reason
+    detail = fresh.spark.sql(f"DESCRIBE DETAIL {fresh.sql}").collect()[0]
+    assert ["id"] == detail["clusteringColumns"]
     fresh.table.file([{"id": 3, "v": 1.5}], [4])
     assert "current" == fresh.run().state
 
