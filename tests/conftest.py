@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,6 +103,14 @@ def spark() -> Iterator[SparkSession]:
     yield session
     if not shared:
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def rounds(pytestconfig: pytest.Config) -> Callable[[int], int]:
+    """Cut how often something random is tried: the whole suite tries all, the quick one a part."""
+    return lambda all_of_them: (
+        all_of_them if pytestconfig.getoption("thorough") else -(-all_of_them // 4)
+    )
 
 
 @pytest.fixture(autouse=True)

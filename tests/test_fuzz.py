@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MINUTES = float(os.environ.get("MIRRORLIB_FUZZ", "0"))
-INPUTS = 400  # of each kind, where no time is given
+INPUTS = 400  # of each kind in the whole suite, where no time is given
 FOUND = (1032483620849,)  # seeds that ended badly once: a time zone that is not UTF-8
 SLOWEST = 30  # seconds for one input: far from what any takes, so that only one that hangs is found
 PAGE = "a page of the change file is damaged"  # of which a check reads those of the markers only
@@ -183,11 +183,11 @@ def names(dice: random.Random, zone: Path) -> None:
 ZONES = {each.__name__: each for each in (parquet, text, packed, lines, metadata, names)}
 
 
-def seeds() -> Iterator[int]:
+def seeds(inputs: int) -> Iterator[int]:
     """Give the same seeds each time, or others for so long as there is time."""
     yield from FOUND
     if not MINUTES:
-        yield from range(INPUTS)
+        yield from range(inputs)
         return
     start, end = random.randrange(1 << 40), time.monotonic() + 60 * MINUTES / (len(ZONES) + 1)
     for number in count(start):
@@ -198,10 +198,13 @@ def seeds() -> Iterator[int]:
 
 
 def tried(
-    folder: Path, make: Callable[[random.Random, Path], None], use: Callable[[Path], None]
+    folder: Path,
+    make: Callable[[random.Random, Path], None],
+    use: Callable[[Path], None],
+    inputs: int,
 ) -> None:
     """Make an input for each seed and use it."""
-    for seed in seeds():
+    for seed in seeds(inputs):
         place = folder / str(seed)
         started = time.monotonic()
         try:
@@ -252,13 +255,15 @@ def error_of(read: Callable[[], object]) -> MirrorError | None:
 @pytest.mark.thorough("names", "packed")
 @pytest.mark.timeout(0 if MINUTES else 300)
 @pytest.mark.parametrize("kind", ZONES)
-def test_no_zone_is_a_crash(tmp_path: Path, kind: str) -> None:
+def test_no_zone_is_a_crash(tmp_path: Path, kind: str, rounds: Callable[[int], int]) -> None:
     """A damaged file, metadata or name is refused by an error of ours."""
-    tried(tmp_path, ZONES[kind], use_zone)
+    tried(tmp_path, ZONES[kind], use_zone, rounds(INPUTS))
 
 
 @pytest.mark.timeout(0 if MINUTES else 300)
-def test_no_journal_is_a_crash(spark: SparkSession, tmp_path: Path) -> None:
+def test_no_journal_is_a_crash(
+    spark: SparkSession, tmp_path: Path, rounds: Callable[[int], int]
+) -> None:
     """A damaged journal is refused by an error of ours, and never read as another one's beginning."""
     zone, target = tmp_path / "zone", tmp_path / "target"
     put(zone / "t", "_metadata.json", KEYS)
@@ -280,4 +285,4 @@ def test_no_journal_is_a_crash(spark: SparkSession, tmp_path: Path) -> None:
     def applied(place: Path) -> object:
         return History(Journal(LocalStore(place), TableName(None, "t")), str(zone)).applied()
 
-    tried(tmp_path / "tries", damage, use)
+    tried(tmp_path / "tries", damage, use, rounds(INPUTS))
