@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from mirrorlib.cli.main import main
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.platform import demo
 
@@ -78,30 +79,32 @@ def test_a_folder_of_somebody_elses_is_refused(tmp_path: Path) -> None:
     assert [tmp_path / "precious.txt"] == list(tmp_path.iterdir())
 
 
-def test_the_demo_runs_as_a_user_runs_it(tmp_path: Path) -> None:
-    """It tells the rows it found, the feed of its last changes, and commands that work."""
-    command = [sys.executable, "-m", "mirrorlib.cli"]
-    done = subprocess.run(
-        [*command, "demo", "--folder", str(tmp_path / "demo")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.thorough("own")
+@pytest.mark.usefixtures("signals", "spark")
+@pytest.mark.parametrize("program", [[], [sys.executable, "-m", "mirrorlib.cli"]], ids=["", "own"])
+def test_the_demo_runs_as_a_user_runs_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], program: list[str]
+) -> None:
+    """It tells the rows it found, the feed of its last changes, and commands that work; with a Spark of its own, too."""
 
-    assert ("", 0) == (done.stderr, done.returncode)
-    assert "The Delta table has 92,481 rows" in done.stdout
+    def run(*words: str) -> str:
+        if program:
+            done = subprocess.run([*program, *words], capture_output=True, text=True, check=False)
+            code, said, wrong = done.returncode, done.stdout, done.stderr
+        else:
+            code = main(words)
+            said, wrong = capsys.readouterr()
+        assert ("", 0) == (wrong, code)
+        return said
+
+    said = run("demo", "--folder", str(tmp_path / "demo"))
+    assert "The Delta table has 92,481 rows" in said
     changes = [
         line.split()[1]
-        for line in done.stdout.splitlines()
+        for line in said.splitlines()
         if line.split()[1:2] in (["insert"], ["update"], ["delete"])
     ]
     assert ["delete", "insert", "update", "update", "update"] == sorted(changes)
-    assert 3 == len(re.findall(r"update .* price: [0-9]+ → [0-9]+$", done.stdout, re.MULTILINE))
-    status = subprocess.run(
-        [*command, "status", str(tmp_path / "demo" / "tables"), "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    (table,) = json.loads(status.stdout)["tables"]
+    assert 3 == len(re.findall(r"update .* price: [0-9]+ → [0-9]+$", said, re.MULTILINE))
+    (table,) = json.loads(run("status", str(tmp_path / "demo" / "tables"), "--json"))["tables"]
     assert (demo.TABLE, "current", 11) == (table["table"], table["state"], table["position"])
