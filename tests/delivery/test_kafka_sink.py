@@ -85,9 +85,9 @@ def starting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def broker(starting: Any, history: Path) -> Any:
+def broker(starting: Any, spark: SparkSession) -> Any:
     """Give a broker that answers."""
-    del history  # its commits are made while the broker starts
+    del spark
     starting.wait()
     return starting
 
