@@ -338,34 +338,33 @@ def gap(zone: ZoneWriter) -> Iterator[Want]:
     yield Want(rows=pairs(a1="b", a3="c", a4="d"), position=4)
 
 
-def _broken(
-    zone: ZoneWriter, name: str, damage: Callable[[TableWriter], object], reason: str
-) -> Iterator[Want]:
-    t = zone.table(name, keys=["id"])
+@case_before_the_fork
+def zero_bytes(zone: ZoneWriter) -> Iterator[Want]:
+    """Q34: the table stops before it, keeps what came earlier and goes on once the file is good."""
+    t = zone.table("zero_bytes", keys=["id"])
     t.file(pairs(a1="a"))
-    damage(t)
+    t.zero_bytes()
     t.file(pairs(a1="z"), [1])
-    yield Want(rows=pairs(a1="a"), state="failed", reason=(SECOND, reason), file=SECOND, position=1)
+    reason = (SECOND, "no bytes")
+    yield Want(rows=pairs(a1="a"), state="failed", reason=reason, file=SECOND, position=1)
     t.replace(2, pairs(a1="b", a2="b"), [1, 4])
     yield Want(rows=pairs(a1="z", a2="b"), position=3)
 
 
 @case_before_the_fork
-def zero_bytes(zone: ZoneWriter) -> Iterator[Want]:
-    """Q34: the table stops before it, keeps what came earlier and goes on once the file is good."""
-    yield from _broken(zone, "zero_bytes", lambda t: t.zero_bytes(), "no bytes")
-
-
-@case_before_the_fork
 def truncated(zone: ZoneWriter) -> Iterator[Want]:
     """A file without its footer."""
-    yield from _broken(zone, "truncated", lambda t: t.truncated(pairs(a9="x")), "not whole Parquet")
+    t = zone.table("truncated", keys=["id"])
+    t.truncated(pairs(a9="x"))
+    yield Want(rows=None, state="failed", reason=(FIRST, "not whole Parquet"), file=FIRST)
 
 
 @case_before_the_fork
 def no_parquet(zone: ZoneWriter) -> Iterator[Want]:
     """A file of something else."""
-    yield from _broken(zone, "no_parquet", lambda t: t.garbage(), "not whole Parquet")
+    t = zone.table("no_parquet", keys=["id"])
+    t.garbage()
+    yield Want(rows=None, state="failed", reason=(FIRST, "not whole Parquet"), file=FIRST)
 
 
 @case_before_the_fork
@@ -458,9 +457,9 @@ def metadata_written_again(zone: ZoneWriter) -> Iterator[Want]:
 def many_small_files(zone: ZoneWriter) -> Iterator[Want]:
     """Q37: a row each; the huge ones are in the benchmarks."""
     t = zone.table("many_small_files", keys=["id"])
-    for number in range(60):
+    for number in range(30):
         t.file([{"id": number % 7, "v": number}], [4])
-    yield Want(rows=[{"id": n % 7, "v": n} for n in range(53, 60)], position=60)
+    yield Want(rows=[{"id": n % 7, "v": n} for n in range(23, 30)], position=30)
 
 
 # Columns
@@ -766,10 +765,9 @@ def _refused(
     zone: ZoneWriter, name: str, value: object, kind: pa.DataType, reason: str, column: str = "v"
 ) -> Iterator[Want]:
     t = zone.table(name, keys=["id"])
-    t.file(pa.table({"id": [1]}))
     t.file(pa.table({"id": [2], column: pa.array([value], kind)}))
-    want = (SECOND, f"column {column}", reason)
-    yield Want(rows=[{"id": 1}], state="failed", reason=want, file=SECOND, position=1)
+    want = (FIRST, f"column {column}", reason)
+    yield Want(rows=None, state="failed", reason=want, file=FIRST)
 
 
 @case_before_the_fork
