@@ -17,18 +17,19 @@ from mirrorlib.cli import main as cli
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.changes import first_changes
 from mirrorlib.platform.show import _coloured
+from zones import ZoneWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.zones import ZoneWriter
 
-
-@pytest.fixture
-def mirror(spark: SparkSession, zone: ZoneWriter, target: str) -> str:
-    """Give a target with one mirror: two rows, then an update, a delete and an insert in one commit."""
+@pytest.fixture(scope="module")
+def mirror(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Give a target that no test changes, with one mirror: two rows, then an update, a delete and an insert in one commit."""
+    folder = tmp_path_factory.mktemp("mirror")
+    zone, target = ZoneWriter(folder / "zone"), str(folder / "target")
     orders = zone.table("orders", keys=["id"])
     orders.file([{"id": 1, "n": 10}, {"id": 2, "n": 20}])
     assert mirrorlib.apply(spark, str(zone), target).ok
