@@ -54,14 +54,25 @@ def undo(mirror: Mirror) -> None:
     mirrorlib.undo_rebuild(mirror.spark, mirror.target, mirror.name)
 
 
-def damaged(mirror: Mirror, files: int = 4) -> Mirror:
+def damage_rows(mirror: Mirror) -> Mirror:
     """Apply files, and let somebody else change, add and remove rows."""
-    for _ in range(files):
+    for _ in range(4):
         mirror.publish()
     mirror.assert_current()
     for statement in DAMAGE:
         mirror.do(statement)
     return mirror
+
+
+@pytest.fixture(scope="module")
+def _damaged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mirror:
+    return damage_rows(Mirror(spark=spark, root=tmp_path_factory.mktemp("damaged")))
+
+
+@pytest.fixture
+def damaged(_damaged: Mirror, tmp_path: Path) -> Mirror:
+    """Give a mirror of four files whose rows somebody else has changed."""
+    return _damaged.copy(tmp_path)
 
 
 def changes(mirror: Mirror, after: int) -> Counter[tuple[str, int, str]]:
@@ -74,34 +85,33 @@ def changes(mirror: Mirror, after: int) -> Counter[tuple[str, int, str]]:
 @pytest.mark.thorough("large")
 @pytest.mark.parametrize("road", ["small", "large"])
 def test_nothing_but_what_differs_changes(
-    fresh: Mirror, road: str, monkeypatch: pytest.MonkeyPatch
+    damaged: Mirror, road: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By one commit, which is foreseen, and after which the mirror goes on; a key of several rows is compared by row."""
     if road == "large":
         monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
-    mirror = damaged(fresh)
-    before, written = mirror.newest, mirror.rows()
+    before, written = damaged.newest, damaged.rows()
 
-    plan: PlanReport = rebuild(mirror, plan=True)
-    assert before == mirror.newest
+    plan: PlanReport = rebuild(damaged, plan=True)
+    assert before == damaged.newest
     assert "inserts 2, updates 0 and deletes 2 rows" in plan.tables[0].differences, str(plan)
-    report: ApplyReport = rebuild(mirror)
+    report: ApplyReport = rebuild(damaged)
 
     assert [("current", "difference")] == [
         (one.state, ", ".join(batch.kind for batch in one.batches)) for one in report.tables
     ]
-    mirror.assert_holds()
-    assert written == mirror.rows(before)
+    damaged.assert_holds()
+    assert written == damaged.rows(before)
     expected = {
         ("insert", 1, "by 4"),
         ("delete", 3, "x"),
         ("insert", 3, "by 3"),
         ("delete", 77, "y"),
     }
-    found = changes(mirror, before)
+    found = changes(damaged, before)
     assert dict.fromkeys(expected, 1) == found
-    mirror.publish()
-    mirror.assert_current()
+    damaged.publish()
+    damaged.assert_current()
 
 
 @pytest.mark.thorough
@@ -145,107 +155,101 @@ STEPS = ("list", "fence", "read", "plan", "guard", "stage", "commit", "done")
         for w in ("before", "after")
     ],
 )
-def test_killed_at_any_step_the_next_apply_ends_it(fresh: Mirror, step: str, when: str) -> None:
+def test_killed_at_any_step_the_next_apply_ends_it(damaged: Mirror, step: str, when: str) -> None:
     """Readers see the rows of before, or those that are right; what came meanwhile is applied after them."""
-    mirror = damaged(fresh)
-    before = mirror.rows()
-    mirror.publish()
+    before = damaged.rows()
+    damaged.publish()
 
     with pytest.raises(Killed):
-        rebuild(mirror, observe=at(step, when, die))
+        rebuild(damaged, observe=at(step, when, die))
 
-    assert mirror.rows() in (before, mirror.expected(4))
-    mirror.assert_current()
-    mirror.assert_feed()
+    assert damaged.rows() in (before, damaged.expected(4))
+    damaged.assert_current()
+    damaged.assert_feed()
 
 
 @pytest.mark.thorough
-def test_called_again_it_goes_on(fresh: Mirror) -> None:
+def test_called_again_it_goes_on(damaged: Mirror) -> None:
     """With the life that was begun; and once more, nothing differs."""
-    mirror = damaged(fresh)
     with pytest.raises(Killed):
-        rebuild(mirror, observe=at("plan", "before", die))
+        rebuild(damaged, observe=at("plan", "before", die))
 
-    assert rebuild(mirror).ok
-    mirror.assert_holds()
-    assert 2 == len(list((mirror.journal / "lives").iterdir()))
-    before = mirror.newest
-    assert rebuild(mirror).ok
-    assert not changes(mirror, before)
-    mirror.assert_current()
+    assert rebuild(damaged).ok
+    damaged.assert_holds()
+    assert 2 == len(list((damaged.journal / "lives").iterdir()))
+    before = damaged.newest
+    assert rebuild(damaged).ok
+    assert not changes(damaged, before)
+    damaged.assert_current()
 
 
 @pytest.mark.thorough
 def test_a_rebuild_that_another_run_has_carried_out_is_done(
-    fresh: Mirror, monkeypatch: pytest.MonkeyPatch
+    damaged: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that watches may: the table has been computed anew, whoever did it."""
-    mirror = damaged(fresh)
 
     def begin(*args: Any, **options: Any) -> Life:
         life = start_over(*args, **options)
-        assert ["difference"] == [batch.kind for batch in mirror.assert_current().batches]
+        assert ["difference"] == [batch.kind for batch in damaged.assert_current().batches]
         return life
 
     monkeypatch.setattr(rebuild_module, "start_over", begin)
 
-    report: ApplyReport = rebuild(mirror)
+    report: ApplyReport = rebuild(damaged)
 
     assert [("current", 0)] == [(one.state, len(one.batches)) for one in report.tables]
-    mirror.assert_holds()
+    damaged.assert_holds()
 
 
 @pytest.mark.thorough
-def test_what_has_come_since_waits(fresh: Mirror) -> None:
+def test_what_has_come_since_waits(damaged: Mirror) -> None:
     """Also a file that cannot be read, or that waits for another."""
-    mirror = damaged(fresh)
-    mirror.publish()
-    mirror.table.garbage(6)
+    damaged.publish()
+    damaged.table.garbage(6)
 
-    (planned,) = rebuild(mirror, plan=True).tables
+    (planned,) = rebuild(damaged, plan=True).tables
     assert (1, 4, "behind") == (planned.batches, planned.files, planned.state)
-    (told,) = rebuild(mirror).tables
+    (told,) = rebuild(damaged).tables
 
     assert ("behind", 4) == (told.state, told.position), told.reason
-    mirror.assert_holds(4)
-    (told,) = mirror.apply().tables
+    damaged.assert_holds(4)
+    (told,) = damaged.apply().tables
     assert ("failed", 5) == (told.state, told.position)
-    mirror.assert_holds(5)
+    damaged.assert_holds(5)
 
 
 @pytest.mark.thorough
-def test_what_stands_in_the_way_of_later_files_stands_in_no_rebuild_s(fresh: Mirror) -> None:
+def test_what_stands_in_the_way_of_later_files_stands_in_no_rebuild_s(damaged: Mirror) -> None:
     """A number that is missing behind those that were applied."""
-    mirror = damaged(fresh)
-    mirror.table.file([{"id": 5, "v": "a"}], number=6)
+    damaged.table.file([{"id": 5, "v": "a"}], number=6)
 
-    (told,) = rebuild(mirror).tables
+    (told,) = rebuild(damaged).tables
 
     assert ("blocked", 1, 4) == (told.state, len(told.batches), told.position)
-    mirror.assert_holds()
+    damaged.assert_holds()
 
 
 @pytest.mark.thorough
 def test_a_snapshot_of_the_source_that_was_published_takes_the_place_of_all_before(
-    fresh: Mirror,
+    damaged: Mirror,
 ) -> None:
     """Though the files before it are gone, and it was not applied yet."""
-    mirror = damaged(fresh)
     rows = [{"id": n, "v": f"source {n}"} for n in (1, 5)]
-    mirror.table.file(rows, number=6)
+    damaged.table.file(rows, number=6)
     for number in range(1, 4):
-        mirror.table.path(number).unlink()
+        damaged.table.path(number).unlink()
     with pytest.raises(JournalError, match=r"0001\.parquet is not in the landing zone"):
-        rebuild(mirror)
+        rebuild(damaged)
 
-    (told,) = rebuild(mirror, start_at=6).tables
+    (told,) = rebuild(damaged, start_at=6).tables
 
     assert ("current", 6) == (told.state, told.position), told.reason
     with pytest.raises(JournalError, match=r"taken files.*Rebuild it again: mirrorlib"):
-        undo(mirror)
+        undo(damaged)
     assert {(1, "source 1"), (5, "source 5")} == {
         (r["id"], r["v"])
-        for r in mirror.spark.read.format("delta").load(str(mirror.path)).collect()
+        for r in damaged.spark.read.format("delta").load(str(damaged.path)).collect()
     }
 
 
@@ -324,7 +328,7 @@ def test_no_other_table_is_touched(spark: SparkSession, zone: ZoneWriter, target
 @pytest.mark.thorough
 def test_other_files_or_rules_than_were_applied_are_refused(fresh: Mirror) -> None:
     """By name, before anything begins; the mirror goes on as it would have."""
-    mirror = damaged(fresh)
+    mirror = damage_rows(fresh)
     content = mirror.table.path(2).read_bytes()
     lives = list((mirror.journal / "lives").iterdir())
     for damage, words in (
@@ -393,17 +397,16 @@ def test_a_number_to_start_at_does_not_end_a_rebuild_that_was_killed(fresh: Mirr
 
 
 @pytest.mark.thorough
-def test_what_somebody_wrote_meanwhile_outlives_an_undo(fresh: Mirror) -> None:
+def test_what_somebody_wrote_meanwhile_outlives_an_undo(damaged: Mirror) -> None:
     """Whatever the rebuild has made of it, its undoing gives back what was there right before."""
-    mirror = damaged(fresh)
-    insert = at("plan", "after", lambda: mirror.do("INSERT INTO {t} VALUES (50, 'theirs')"))
-    (told,) = rebuild(mirror, observe=insert).tables
+    insert = at("plan", "after", lambda: damaged.do("INSERT INTO {t} VALUES (50, 'theirs')"))
+    (told,) = rebuild(damaged, observe=insert).tables
     assert ("failed", 1) == (told.state, len(told.batches))
     assert "somebody else wrote" in told.reason
 
-    undo(mirror)
+    undo(damaged)
 
-    assert 1 == mirror.spark.read.format("delta").load(str(mirror.path)).where("id = 50").count()
+    assert 1 == damaged.spark.read.format("delta").load(str(damaged.path)).where("id = 50").count()
 
 
 @pytest.mark.parametrize(
@@ -444,39 +447,37 @@ def test_a_rebuild_lacks_nothing_of_a_folder_that_has_applied_nothing() -> None:
 
 
 @pytest.mark.thorough
-def test_a_rebuild_that_was_killed_can_be_foreseen(fresh: Mirror) -> None:
+def test_a_rebuild_that_was_killed_can_be_foreseen(damaged: Mirror) -> None:
     """As long as it has planned nothing."""
-    mirror = damaged(fresh)
     with pytest.raises(Killed):
-        rebuild(mirror, observe=at("plan", "before", die))
+        rebuild(damaged, observe=at("plan", "before", die))
 
-    (planned,) = rebuild(mirror, plan=True).tables
+    (planned,) = rebuild(damaged, plan=True).tables
 
     assert (1, 4) == (planned.batches, planned.files)
 
 
 @pytest.mark.thorough
-def test_it_can_be_undone_until_something_else_is_committed(fresh: Mirror) -> None:
+def test_it_can_be_undone_until_something_else_is_committed(damaged: Mirror) -> None:
     """Once, and for good; what somebody else had written is refused again, and the mirror goes on when that is accepted."""
-    mirror = damaged(fresh)
-    rows = mirror.rows()
-    assert rebuild(mirror).ok
-    other, state = f"{mirror.target}-other", f"{mirror.target}/_mirrorlib"
+    rows = damaged.rows()
+    assert rebuild(damaged).ok
+    other, state = f"{damaged.target}-other", f"{damaged.target}/_mirrorlib"
     with pytest.raises(JournalError, match="another target's"):
-        mirrorlib.undo_rebuild(mirror.spark, other, mirror.name, state=state)
+        mirrorlib.undo_rebuild(damaged.spark, other, damaged.name, state=state)
 
-    undo(mirror)
-    undo(mirror)
+    undo(damaged)
+    undo(damaged)
 
-    assert rows == mirror.rows()
-    found = changes(mirror, mirror.newest - 1)
+    assert rows == damaged.rows()
+    found = changes(damaged, damaged.newest - 1)
     assert {"insert", "delete"} == {kind for kind, _, _ in found}
     assert 4 == sum(found.values())
-    mirror.publish()
-    mirror.assert_failed("ForeignWriteError", "somebody else wrote")
-    assert "current" == mirror.run(allow_foreign_writes=True).state
+    damaged.publish()
+    damaged.assert_failed("ForeignWriteError", "somebody else wrote")
+    assert "current" == damaged.run(allow_foreign_writes=True).state
     with pytest.raises(JournalError, match="no rebuild to undo"):
-        undo(mirror)
+        undo(damaged)
 
 
 @pytest.mark.thorough
@@ -545,65 +546,61 @@ def test_an_undone_rebuild_claims_no_key_of_rows_of_others(
 
 @pytest.mark.thorough
 def test_what_is_committed_while_it_is_undone_stays(
-    fresh: Mirror, monkeypatch: pytest.MonkeyPatch
+    damaged: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By another machine, which no lock keeps off: nothing is undone then."""
-    mirror = damaged(fresh)
-    assert rebuild(mirror).ok
+    assert rebuild(damaged).ok
     staged = rebuild_module.stage_difference
 
     def meet(*given: Any) -> Any:
         found = staged(*given)
-        mirror.do("INSERT INTO {t} VALUES (78, 'z')")
+        damaged.do("INSERT INTO {t} VALUES (78, 'z')")
         return found
 
     monkeypatch.setattr(rebuild_module, "stage_difference", meet)
     with pytest.raises(ForeignWriteError, match="written to since"):
-        undo(mirror)
+        undo(damaged)
 
-    assert 1 == mirror.spark.read.format("delta").load(str(mirror.path)).where("id = 78").count()
+    assert 1 == damaged.spark.read.format("delta").load(str(damaged.path)).where("id = 78").count()
 
 
 @pytest.mark.thorough
-def test_what_was_committed_since_is_not_undone(fresh: Mirror) -> None:
+def test_what_was_committed_since_is_not_undone(damaged: Mirror) -> None:
     """By whoever: it would be lost."""
-    mirror = damaged(fresh)
-    assert rebuild(mirror).ok
-    mirror.do("INSERT INTO {t} VALUES (78, 'z')")
+    assert rebuild(damaged).ok
+    damaged.do("INSERT INTO {t} VALUES (78, 'z')")
 
     with pytest.raises(ForeignWriteError, match="written to since"):
-        undo(mirror)
-    mirror.assert_failed("ForeignWriteError", "WRITE")
+        undo(damaged)
+    damaged.assert_failed("ForeignWriteError", "WRITE")
 
 
 @pytest.mark.thorough
-def test_rows_that_are_gone_are_not_given_back(fresh: Mirror) -> None:
+def test_rows_that_are_gone_are_not_given_back(damaged: Mirror) -> None:
     """After a vacuum, that is said; the table stays as it is."""
-    mirror = damaged(fresh)
-    assert rebuild(mirror).ok
-    mirror.do(
+    assert rebuild(damaged).ok
+    damaged.do(
         "ALTER TABLE {t} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 hours')"
     )
-    mirrorlib.vacuum(mirror.spark, mirror.target, tables=[mirror.name], hours=0, force=True)
+    mirrorlib.vacuum(damaged.spark, damaged.target, tables=[damaged.name], hours=0, force=True)
 
     with pytest.raises(FeedExpiredError):
-        undo(mirror)
-    mirror.assert_holds()
+        undo(damaged)
+    damaged.assert_holds()
 
 
 @pytest.mark.thorough
-def test_other_columns_are_replaced_whole(fresh: Mirror) -> None:
+def test_other_columns_are_replaced_whole(damaged: Mirror) -> None:
     """As by a reset; there is nothing then that could be undone by what differs."""
-    mirror = damaged(fresh)
-    mirror.do("ALTER TABLE {t} ADD COLUMNS (w string)")
+    damaged.do("ALTER TABLE {t} ADD COLUMNS (w string)")
 
-    assert "replaces the table" in str(rebuild(mirror, plan=True))
-    (told,) = rebuild(mirror).tables
+    assert "replaces the table" in str(rebuild(damaged, plan=True))
+    (told,) = rebuild(damaged).tables
 
     assert ["overwrite"] == [batch.kind for batch in told.batches], told.reason
-    mirror.assert_holds()
+    damaged.assert_holds()
     with pytest.raises(JournalError, match="replaced the table whole"):
-        undo(mirror)
+        undo(damaged)
 
 
 def test_what_cannot_be_computed_anew_is_said_before_anything_begins(
@@ -628,11 +625,10 @@ def test_what_cannot_be_computed_anew_is_said_before_anything_begins(
 
 
 def test_the_command_tells_does_and_undoes(
-    fresh: Mirror, capsys: pytest.CaptureFixture[str]
+    damaged: Mirror, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the report of plan, and that of apply."""
-    mirror = damaged(fresh)
-    words = ["rebuild", mirror.target, mirror.name]
+    words = ["rebuild", damaged.target, damaged.name]
     assert 0 == main([*words, "--plan"])
     told = capsys.readouterr().out
     assert "computes the table anew, and changes what differs" in told
@@ -641,7 +637,7 @@ def test_the_command_tells_does_and_undoes(
     assert "difference" in json.loads(capsys.readouterr().out)["tables"][0]["batches"][0]["kind"]
     assert 0 == main([*words, "--undo"])
     assert "had before its rebuild" in capsys.readouterr().out
-    mirror.publish()
-    mirror.run(allow_foreign_writes=True)
+    damaged.publish()
+    damaged.run(allow_foreign_writes=True)
     assert 2 == main([*words, "--undo"])
     assert "there is no rebuild to undo" in capsys.readouterr().err
