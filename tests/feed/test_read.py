@@ -42,7 +42,8 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
 
 def make(spark: SparkSession, folder: Path) -> Table:
     """Make a table of five versions: created, three rows, one updated, one deleted, one more."""
-    properties = f"{FEED}, 'delta.checkpointInterval' = '1'"
+    # Version 3 can be read without those before it, which get lost.
+    properties = f"{FEED}, 'delta.checkpointInterval' = '3'"
     return Table(spark, folder / "a table", "id bigint, v string", properties).run(
         "INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')",
         "UPDATE {t} SET v = 'B' WHERE id = 2",
@@ -92,7 +93,8 @@ def test_a_window_holds_what_came_after_one_version_and_up_to_another(
 def test_moments_are_bounds_too(seen: Table) -> None:
     """A commit's own moment is behind `after` and within `until`; between two commits nothing has happened."""
     times = seen.times()
-    for version, moment in enumerate(times):
+    for version in (0, 2, 4):
+        moment = times[version]
         assert [row for row in ALL if row[0] > version] == told(seen.read(after=moment))
         assert [row for row in ALL if row[0] <= version] == told(seen.read(after=-1, until=moment))
         before = moment - timedelta(milliseconds=1)
