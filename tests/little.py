@@ -16,6 +16,10 @@ LITTLE = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Each task that reads a table's state compiles all the same.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # Spark describes each query's plan for a page that nobody looks at; this takes the least of its time.
+    "spark.sql.ui.explainMode": "simple",
     # Hadoop forks a chmod for every file and every checksum file beside it. Not for everybody: S3's
     # connector wants the checked file system.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
