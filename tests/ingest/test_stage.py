@@ -138,7 +138,7 @@ def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("road")
-@pytest.mark.thorough("small", "*True")
+@pytest.mark.thorough("small-*", "*True")
 @pytest.mark.parametrize("stored", [True, False])
 def test_json_and_uuids_are_text_and_bytes(
     spark: SparkSession, zone: ZoneWriter, target: str, *, stored: bool
