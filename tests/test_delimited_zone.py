@@ -73,6 +73,7 @@ def rows_of(spark: SparkSession, target: str) -> list[Row]:
     return [dict(row) for row in read_rows(spark, Path(target) / "orders")]
 
 
+@pytest.mark.thorough("large")
 def test_every_declared_type_reaches_the_table(
     spark: SparkSession, zone: ZoneWriter, target: str, partition: str
 ) -> None:
@@ -312,7 +313,7 @@ def test_columns_that_nobody_declared_are_strings_and_reported(
     assert "007" == rows_of(spark, target)[0]["extra"]
 
 
-@pytest.mark.thorough("large-*")
+@pytest.mark.thorough("large-*", "*-utf-8-sig", "*-windows-1252")
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "windows-1252", "shift_jis"])
 def test_compressed_text_of_any_encoding(
     spark: SparkSession, zone: ZoneWriter, target: str, encoding: str, partition: str

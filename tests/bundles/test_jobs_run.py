@@ -137,6 +137,7 @@ def test_one_table_goes_through_the_notebook_and_then_through_the_wheel(
     assert [{"id": 7}, {"id": 8}] == sorted(found, key=lambda row: str(row["id"]))
 
 
+@pytest.mark.thorough
 def test_the_environment_holds_the_wheel_and_not_the_clone(environment: Environment) -> None:
     """With the notebooks and the demo's data in it; it asks for two libraries, and no extra's is there."""
     said = environment.call("mirrorlib-delta", "mirrorlib-task", ["--version"])

@@ -54,6 +54,7 @@ def run_command(line: str) -> int | str | None:
 
 
 @pytest.mark.thorough(
+    "add-a-consumer",
     "events",
     "keep-tables-fast",
     "move-a-zone",
@@ -102,6 +103,7 @@ def test_the_example_of_keys_runs(spark: SparkSession) -> None:
     assert ("customer", "order_id") == mirrorlib.require_keys(known["result"], primary=True).primary  # type: ignore[arg-type]  # a DataFrame
 
 
+@pytest.mark.thorough
 def test_the_example_of_derived_tables_runs(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -138,6 +138,7 @@ CALLS = (
 )
 
 
+@pytest.mark.thorough("*-429", "*-500")
 @pytest.mark.parametrize("mishap", MISHAPS)
 @pytest.mark.parametrize("call", CALLS, ids=str)
 def test_a_call_that_goes_wrong_twice_succeeds(

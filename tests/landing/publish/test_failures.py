@@ -61,6 +61,7 @@ def test_failure_at_any_call_then_retried(
     assert at > 10
 
 
+@pytest.mark.thorough("*-local")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", FAILURES)
 def test_failure_at_any_call_then_continued(tmp_path: Path, kind: str, mode: Any) -> None:
@@ -93,6 +94,7 @@ def test_equal_rows_that_meet_at_any_call_are_there_twice(tmp_path: Path, kind: 
     assert at > 10
 
 
+@pytest.mark.thorough("*-local")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", FAILURES)
 def test_a_failed_call_and_anothers_equal_one_are_there_twice(
