@@ -115,7 +115,8 @@ def _next_life(
         return "re-created", start
     if job.rebuilds:  # where its first file is not there, that is told
         return REBUILD, asked or 1
-    if start in {1, last.start_at}:
+    # Who has reset the table with a number has meant that one, whatever stands in the job since its first life.
+    if start in {1, last.start_at} or (last.why == "reset" and last.start_at > 1):
         return None
     newest = journal.newest(last)
     begun = newest is not None and (newest.done is None or bool(newest.position))

@@ -144,7 +144,7 @@ def _told_of_first(work: Work, opened: OpenedFolder, position: Mapping[str, int]
     if left:
         yield _LEFT_OUT.format(left=left, first=first)
     visible = any(asked in files for files in listing.partitions.values())
-    if visible and asked != first and not listing.by_time:
+    if visible and (asked or 0) > first and not listing.by_time:
         yield _NOT_LEFT_OUT.format(asked=asked)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,13 @@ import pytest
 import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.errors import JournalError
+from mirrorlib.ingest.files.table_folder import open_folder
+from mirrorlib.ingest.lifecycle import _next_life
+from mirrorlib.ingest.options import Options
+from mirrorlib.journal.disk import Journal
+from mirrorlib.landing.listing import TableFolder
+from mirrorlib.names import TableName
+from mirrorlib.store import LocalStore
 from operate.test_status import applied
 from tables import assert_feed_replays, newest_version, read_rows
 from zones import TableWriter, ZoneWriter
@@ -19,6 +27,7 @@ from zones import TableWriter, ZoneWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mirrorlib.ingest.job import Job
     from mirrorlib.ingest.report import TableReport
 
 pytestmark = pytest.mark.slow
@@ -359,6 +368,22 @@ def test_a_table_that_starts_over_leaves_no_file_out(
     assert ("current", 3) == (found.state, found.position)
     assert "--start-at 2 counts for nothing" in str(found.warnings)
     assert {1: "a", 2: "a", 3: "a"} == values(spark, target)
+
+
+@pytest.mark.parametrize("why, begun", [("reset", None), ("first seen", ("start at", 10))])
+def test_the_number_of_a_reset_counts_for_more_than_a_job_s(
+    zone: ZoneWriter, tmp_path: Path, why: str, begun: tuple[str, int] | None
+) -> None:
+    """Else a full load as file 13 would be applied on top of what came before it."""
+    table, name = zone.table("orders", keys=["id"]), TableName(None, "orders")
+    for number in (10, 11, 12, 13):
+        table.file([{"id": number}], number=number)
+    journal = Journal(LocalStore(tmp_path / "state"), name)
+    journal.begin_life(why, str(zone), 1, 13)
+    listing = open_folder(LocalStore(zone.root), TableFolder(name=name, path="orders")).listing
+    job = cast("Job", SimpleNamespace(options=Options(start_at=10), rebuilds=False))
+
+    assert begun == _next_life(job, journal, journal.lives(), listing)
 
 
 @pytest.mark.thorough
