@@ -43,7 +43,10 @@ from mirrorlib.store import StoredFile
 
 UNTYPED = "No published file has a column with a type yet."
 _UNTYPED_COLUMN = "The {column} has no type in any published file yet; the table waits."
-_LEFT_OUT = "change files that are left out: {left}. The table begins with number {first}. If they count, reset it."
+_LEFT_OUT = (
+    "change files that are left out: {left}. The table begins with number {first}. "
+    "If they count: mirrorlib reset TARGET TABLE --start-at 1"
+)
 _NOT_LEFT_OUT = (
     "--start-at {asked} counts for nothing: the table has begun otherwise. To leave earlier change files out: "
     "mirrorlib reset TARGET TABLE --start-at {asked}"

@@ -44,7 +44,7 @@ def reset_table(
     *,
     catalog: str | None = None,
     state: PathOrUrl | None = None,
-    start_at: int = 1,
+    start_at: int | None = None,
     keep: bool = False,
 ) -> Life:
     """Begin a new life of a table: the next apply replaces its content, in one commit, by what the zone shows then.
@@ -57,7 +57,8 @@ def reset_table(
         table: its name, "dbo/orders" or "orders".
         catalog: as for `apply`.
         state: as for `apply`.
-        start_at: the number of the first change file, where earlier ones are gone.
+        start_at: the number of the first change file, where earlier ones are gone or do not count; 1 by default, and to
+            be given where the table has begun with another.
         keep: the table was appended from a folder without `_metadata.json`, which has come: keep its rows, and go
             on by the metadata behind the files that were appended. Until the next apply the call may be repeated.
 
@@ -66,12 +67,12 @@ def reset_table(
 
     Raises:
         ValueError: *keep* and *start_at* together.
-        JournalError: the target has no such table, or its first change file is gone from the zone; with *keep*,
-            the table lacks a key column, or a file would be lost or counted twice.
+        JournalError: the target has no such table, its first change file is gone from the zone, or *start_at* is to
+            be given; with *keep*, the table lacks a key column, or a file would be lost or counted twice.
         MirrorError: with *keep*, the zone or its metadata cannot be read, or the table is not this mirror's.
 
     """
-    if keep and start_at != 1:
+    if keep and start_at is not None:
         msg = "keep and start_at exclude each other: a kept table goes on behind what was appended"
         raise ValueError(msg)
     places, name = Target.of(target, catalog=catalog, state=state), parse_name(table)
@@ -122,8 +123,15 @@ def lives_in(journal: Journal, name: TableName) -> tuple[Life, ...]:
     raise JournalError(msg, table=str(name), next_step=step)
 
 
-def _begin_anew(name: TableName, start_at: int, journal: Journal) -> Life:
+def _begin_anew(name: TableName, start_at: int | None, journal: Journal) -> Life:
     last = journal.lives()[-1]
+    # File N may be a full load, which holds all before it; or the source has started over.
+    if start_at is None and last.start_at > 1:
+        msg = "the table has not begun with number 1, so a reset has to say where it begins"
+        again = f"mirrorlib reset TARGET {name} --start-at"
+        step = f"As before: {again} {last.start_at}. With all files: {again} 1"
+        raise JournalError(msg, table=str(name), found=f"number {last.start_at}", next_step=step)
+    start_at = start_at or 1
     zone = last.zone
     with suppress(JournalError):  # plans were lost
         newest = journal.newest(last)

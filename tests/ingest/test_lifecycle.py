@@ -16,6 +16,7 @@ from mirrorlib.errors import JournalError
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.lifecycle import _next_life
 from mirrorlib.ingest.options import Options
+from mirrorlib.ingest.reset import _begin_anew
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
@@ -356,7 +357,7 @@ def test_a_table_that_starts_over_leaves_no_file_out(
     )
     assert {2: "a", 3: "a"} == values(spark, target)
     if how == "reset":
-        mirrorlib.reset(spark, target, "orders")
+        mirrorlib.reset(spark, target, "orders", start_at=1)
     else:
         zone.table("other", keys=["id"]).file([{"id": 1}])
         table.folder.rename(zone.root.parent / "away")
@@ -374,7 +375,7 @@ def test_a_table_that_starts_over_leaves_no_file_out(
 def test_the_number_of_a_reset_counts_for_more_than_a_job_s(
     zone: ZoneWriter, tmp_path: Path, why: str, begun: tuple[str, int] | None
 ) -> None:
-    """Else a full load as file 13 would be applied on top of what came before it."""
+    """Else a full load as file 13 would be applied on top of what came before it; nor is it forgotten by the next one."""
     table, name = zone.table("orders", keys=["id"]), TableName(None, "orders")
     for number in (10, 11, 12, 13):
         table.file([{"id": number}], number=number)
@@ -384,6 +385,9 @@ def test_the_number_of_a_reset_counts_for_more_than_a_job_s(
     job = cast("Job", SimpleNamespace(options=Options(start_at=10), rebuilds=False))
 
     assert begun == _next_life(job, journal, journal.lives(), listing)
+    with pytest.raises(JournalError, match=r"--start-at 13\..* --start-at 1\b"):
+        _begin_anew(name, None, journal)
+    assert 10 == _begin_anew(name, 10, journal).start_at
 
 
 @pytest.mark.thorough

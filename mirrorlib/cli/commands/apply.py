@@ -56,8 +56,7 @@ def _plan(arguments: argparse.Namespace) -> Report:
 
 
 def _reset(arguments: argparse.Namespace) -> bool:
-    spark, first = start_spark(arguments), arguments.start_at or 1
-    life = call(mirrorlib.reset, arguments, spark=spark, start_at=first)
+    life = call(mirrorlib.reset, arguments, spark=start_spark(arguments))
     told = {"table": arguments.table, "life": life.ordinal, "started_at": life.started_at}
     coming = _KEPT if arguments.keep else _REPLACED
     return say(arguments, told, f"{arguments.table} begins life {life.ordinal}: {coming}")
