@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
+from mirrorlib.errors import JournalError
 from tests.children import throw_dice
 from tests.oracle import ChangeFile, assert_same_rows, multiset, replay
 from tests.tables import assert_feed_replays, assert_one_effect_per_file, read_rows
@@ -206,6 +207,9 @@ def test_text_that_was_written_a_moment_ago_waits_until_it_has_settled(
     assert "00000000000000000002.csv was written less than 30 s ago" in report.reason
     report = run(spark, zone, target)
     assert ("current", 3) == (report.state, report.position)
+    path.touch()
+    with pytest.raises(JournalError, match=r"written less than 10 s ago.* Call again in a moment"):
+        mirrorlib.rebuild(spark, target, "orders")
 
 
 def reset_table(spark: SparkSession, zone: ZoneWriter, target: str) -> TableWriter:

@@ -94,6 +94,8 @@ def rebuild_table(
     if not told.batches:
         msg = "the table cannot be computed anew, and is as it was"
         step = "Start it over, which replaces its content by what the zone shows: mirrorlib reset"
+        if told.state == "behind":
+            step = "Call again in a moment."
         raise JournalError(msg, table=table, file=told.file, found=told.reason, next_step=step)
     first = options.start_at or 1
     life = start_over(spark, places, name, partial(_begin, zone, first), _REASON, kind=REBUILD)
