@@ -22,7 +22,7 @@ from mirrorlib.journal.entries import Entry, Life, zone_of
 from mirrorlib.landing.listing import see_below, see_folder
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.landing.plain import order_plain
-from mirrorlib.names import TableName, parse_name
+from mirrorlib.names import TableName, parse_name, sequence_number
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 
@@ -157,6 +157,10 @@ def _check_first(zone: str, name: TableName, start_at: int) -> None:
         first = max(lows)
         msg = "the table cannot start over: its first change files are gone from the landing zone"
         step = f"Publish them again, or begin with what is there: mirrorlib reset TARGET {table} --start-at {first}"
+        others = [one for one in opened.listing.foreign if (sequence_number(one) or first) < first]
+        if others:  # which what is there would leave out
+            msg = f"the table cannot start over: files of another format lie before it, as {others[0]}"
+            step = f"Publish all rows as file N, and begin with that: mirrorlib reset TARGET {table} --start-at N"
         raise JournalError(msg, table=table, found=f"number {first} as the first", next_step=step)
     if not min(lows) <= start_at <= max(highs) + 1:
         msg = "the table cannot start at a number that is not there"

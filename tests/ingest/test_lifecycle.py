@@ -390,6 +390,21 @@ def test_the_number_of_a_reset_counts_for_more_than_a_job_s(
     assert 10 == _begin_anew(name, 10, journal).start_at
 
 
+def test_a_reset_does_not_leave_out_files_of_another_format(
+    zone: ZoneWriter, tmp_path: Path
+) -> None:
+    """A table whose format has changed shows them, so they are not gone: whoever began behind them would lose rows."""
+    table = zone.table("orders", keys=["id"], metadata={"FileFormat": "CSV"})
+    table.file([{"id": 1}])
+    table.path(2).with_suffix(".csv").write_text("id\n2\n")
+    name = TableName(None, "orders")
+    journal = Journal(LocalStore(tmp_path / "state"), name)
+    journal.begin_life("first seen", str(zone), 1)
+
+    with pytest.raises(JournalError, match=r"of another format .* 0+1\.parquet .* as file N"):
+        _begin_anew(name, None, journal)
+
+
 @pytest.mark.thorough
 def test_a_reset_without_the_first_file_asks_where_to_start(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
