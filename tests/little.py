@@ -14,6 +14,7 @@ from mirrorlib.cli.main import make_parser
 # as processes and the benchmarks, which compare checksums, run as users do.
 LITTLE = {
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.datetime.java8API.enabled": "false",  # as platforms have it, and `local_spark` has not
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Each task that reads a table's state compiles all the same.

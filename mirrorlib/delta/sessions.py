@@ -45,6 +45,8 @@ READS_WHOLE = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
+# Delta hands a feed's rows on as Java's, whose older dates have no 1582-10-05 to 10-14: each would be the day after.
+READS_FEEDS = {"spark.sql.datetime.java8API.enabled": "true"}
 # Dates before 1582 are written as they stand, which Spark 3.5 refuses; moments with their microseconds.
 WRITES_DATES = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
@@ -56,6 +58,7 @@ _CONF = {
     _ZONE: "UTC",
     _VARIABLES: "false",
     **READS_WHOLE,  # for Delta's own files, of which reader options say nothing
+    **READS_FEEDS,
     "spark.sql.timestampType": "TIMESTAMP_LTZ",  # of "timestamp" in DDL and casts
     "spark.sql.caseSensitive": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",  # else a quoted name is a pattern of names

@@ -22,6 +22,7 @@ from mirrorlib.delta.actions import Metadata
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.sessions import (
+    READS_FEEDS,
     READS_WHOLE,
     WRITES_DATES,
     configured,
@@ -206,7 +207,8 @@ def _own_session(spark: SparkSession) -> SparkSession:
     """Make a session that finds the same tables under the same names, and reads versions with their own schemas."""
     own = new_session(spark)
     carried = {name: read_conf(spark, name) for name in _COPIED_SETTINGS}
-    for name, value in {**carried, _TRAVELS: "true", **READS_WHOLE, **WRITES_DATES}.items():
+    needed = {**READS_WHOLE, **READS_FEEDS, **WRITES_DATES, _TRAVELS: "true"}
+    for name, value in {**carried, **needed}.items():
         if value is not None:
             set_conf(own, name, value)
     # By SQL: Delta's catalog takes for its own the session that is at work when it is first asked for anything.

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirrorlib.delta.sessions import READS_FEEDS
 from mirrorlib.errors import LandingZoneError, LocalSparkError
 from mirrorlib.extras import how_to_install
 
@@ -114,6 +115,7 @@ def _confs(cores: int, memory: str) -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
+        **READS_FEEDS,
         "spark.driver.memory": memory,
         # Nothing outside this machine has any business with it, and odd host names cannot break it.
         "spark.driver.host": "127.0.0.1",

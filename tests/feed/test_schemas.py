@@ -13,6 +13,7 @@ import pytest
 import mirrorlib
 from feeds import FEED, Table, told
 from mirrorlib.delta.address import find_feed_table
+from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed.schemas import widens_to
 
@@ -217,6 +218,25 @@ def test_old_dates_before_a_widening_are_read_as_the_session_says(
         assert "int" == rows.schema["id"].dataType.simpleString()
         days.append([row["day"] for row in rows.selectExpr("string(day) day").collect()])
     assert [["1500-02-28"], ["1500-02-19"]] == days
+
+
+def test_days_that_java_left_out_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    """Delta's own reader, in a lent session and in one for what was before a widening: none is told as 1582-10-15."""
+    table = Table.at(spark, tmp_path / "t")
+    table.run(
+        "CREATE TABLE {t} (id int, day date, at timestamp, part int) USING delta PARTITIONED BY (part) "
+        f"TBLPROPERTIES ({FEED}, 'delta.enableTypeWidening' = 'true')",
+        row := "INSERT INTO {t} VALUES (1, DATE'1582-10-10', TIMESTAMP'1582-10-10 05:00:00Z', 1)",
+        "ALTER TABLE {t} ALTER COLUMN id TYPE bigint",
+        row,
+    )
+    with lend_session(spark) as session:
+        for frame in (
+            table.read(after=0, until=1),
+            mirrorlib.read_feed(session, table.path, after=2),
+        ):
+            (found,) = frame.selectExpr("string(day)", "unix_micros(at)").collect()
+            assert ("1582-10-10", -12_219_706_800_000_000) == tuple(found)
 
 
 @pytest.mark.thorough
