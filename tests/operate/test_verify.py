@@ -482,7 +482,7 @@ def test_a_sample_looks_at_some_keys(spark: SparkSession, zone: ZoneWriter, targ
 def test_what_is_asked_for_has_to_be_there(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
-    """A target that nothing was applied to, and a table that nobody knows, are mistakes."""
+    """A target that nothing was applied to, a table that nobody knows, and a zone that is not there, are mistakes."""
     zone.table("orders", keys=["id"]).file([{"id": 1}])
     with pytest.raises(JournalError):
         mirrorlib.verify(spark, str(zone), target)
@@ -490,6 +490,8 @@ def test_what_is_asked_for_has_to_be_there(
 
     with pytest.raises(LandingZoneError, match=r"Correct the name\."):
         mirrorlib.verify(spark, str(zone), target, tables=["oders"])
+    with pytest.raises(LandingZoneError, match="there is no landing zone"):
+        mirrorlib.verify(spark, f"{zone}s", target)
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, now
 from mirrorlib.journal.plan_log import read_word, write_word
 from mirrorlib.landing.columns import DELETE, INSERT
+from mirrorlib.landing.listing import list_tables
 from mirrorlib.landing.plain import RESCUED
 from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
@@ -78,11 +79,12 @@ def verify_tables(
 
     Raises:
         JournalError: nothing has ever been applied to this target.
-        LandingZoneError: a pattern matches none of its tables.
+        LandingZoneError: there is no landing zone, or a pattern matches none of the target's tables.
 
     """
     place = Target.of(target, catalog=catalog, state=state)
     zone, store = open_store(landing_zone), open_store(place.state)
+    list_tables(zone, tables)  # says where there is none: a table without its files may count as equal
     applied = [*find_applied(store)]
     refuse_unmatched(tables, applied)
     names = [name for name in applied if matches(name, tables)]
