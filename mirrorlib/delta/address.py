@@ -63,6 +63,9 @@ class FeedTable:
 
 def address_of(table: PathOrUrl) -> str:
     """Say a table in one text; what is given as a path is one, even without a slash in it."""
+    if table == "":
+        msg, step = "a table's address is empty", "Give a path, a URL, or a name in a catalog."
+        raise LandingZoneError(msg, next_step=step)
     return table if isinstance(table, str) else str(Path(table).absolute())
 
 

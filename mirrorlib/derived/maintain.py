@@ -88,7 +88,8 @@ def maintain_current_view(
             every run.
         tombstone_retention: how long a deleted record is remembered; without it, for ever. A change that is later
             than that can bring its record back.
-        checkpoint: where a stream keeps its progress; it needs one.
+        checkpoint: where a stream keeps its progress; it needs one. A whole path or a URL: Spark, not Python, says
+            where a relative one lies.
         available_now: end the stream when all that is there has been applied.
 
     Raises:
@@ -102,6 +103,13 @@ def maintain_current_view(
     if changes.isStreaming and checkpoint is None:
         msg = "a stream has to keep its progress somewhere"
         raise KeysError(msg, table=target, next_step="Name a checkpoint.")
+    kept: object = tombstone_retention
+    if kept is not None and not (isinstance(kept, timedelta) and kept >= timedelta(0)):
+        msg, step = (
+            "`tombstone_retention` is no length of time",
+            "Give timedelta(days=30), or none.",
+        )
+        raise KeysError(msg, table=target, found=str(kept), next_step=step)
     spark = changes.sparkSession
     keys = require_keys(changes, primary=True)
     if keys.unique and keys.deleted is not None:

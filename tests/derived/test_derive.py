@@ -1065,6 +1065,8 @@ def test_results_that_no_table_can_hold_are_refused(lake: Lake) -> None:
     for sources in (["orders", "orders"], ["out"]):
         with pytest.raises(mirrorlib.LandingZoneError, match="named twice, or is the derived"):
             lake.derive(sources, large)
+    with pytest.raises(mirrorlib.LandingZoneError, match="Choose another name"):
+        mirrorlib.derive(lake.spark, "", lake.path("orders"), large, lake.path("out"))
     with pytest.raises(mirrorlib.LandingZoneError, match="in a source's folder"):
         mirrorlib.derive(
             lake.spark, "inside", lake.path("orders"), large, lake.path("orders/inside")

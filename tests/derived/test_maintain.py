@@ -22,6 +22,7 @@ from mirrorlib.errors import (
     ForeignWriteError,
     KeysError,
     KeysLostError,
+    LandingZoneError,
     MirrorError,
     SchemaError,
 )
@@ -350,6 +351,12 @@ def test_changelogs_that_cannot_be_kept_are_refused(spark: SparkSession, view: s
             ),
             view,
         )
+    with pytest.raises(LandingZoneError, match="address is empty"):
+        maintain_current_view(changelog(spark, DELETE), "")
+    for retention in (5, timedelta(days=-1)):
+        with pytest.raises(KeysError, match="no length of time"):
+            maintain_current_view(changelog(spark, DELETE), view, tombstone_retention=retention)  # type: ignore[arg-type]
+    assert not Path(view).exists()
     stream = spark.readStream.format("rate").load()
     with pytest.raises(KeysError, match="Name a checkpoint"):
         maintain_current_view(key_by(stream, "value", cdc=True, order_by="timestamp"), view)
