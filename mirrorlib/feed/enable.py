@@ -107,7 +107,7 @@ def enable_by_default(spark: SparkSession, *, days: int = FEED_DAYS) -> None:
 def _check_days(days: int) -> None:
     if isinstance(days, bool) or days < 1:
         msg = "`days` is not a number of days from 1 on"
-        raise FeedError(msg, found=str(days))
+        raise FeedError(msg, found=str(days), next_step="Give a whole number, such as 7.")
 
 
 def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:

@@ -157,8 +157,8 @@ def _parsed(document: str | bytes | Mapping[str, Any]) -> object:
             document = document.decode(json.detect_encoding(document))
         return json.loads(_COMMENT.sub(lambda found: found["text"] or "", document))
     except ValueError as exc:
-        msg = "the schema document is not JSON"
-        raise KeysError(msg) from exc
+        msg, step = "the schema document is not JSON", "Give it as Foundry has it, or parsed."
+        raise KeysError(msg, next_step=step) from exc
 
 
 def _read_fields(fields: object, missing: str, path: str | None = None) -> types.StructType:

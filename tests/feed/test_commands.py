@@ -162,6 +162,8 @@ def test_what_is_kept_for_longer_is_not_shortened(spark: SparkSession, tmp_path:
 def test_every_new_table_of_a_session(spark: SparkSession, tmp_path: Path) -> None:
     """Of that session alone."""
     session = spark.newSession()
+    with pytest.raises(FeedError, match=r"found 0\)\. Give a whole number"):
+        mirrorlib.enable_by_default(session, days=0)
     mirrorlib.enable_by_default(session)
     session.range(3).write.format("delta").save(str(tmp_path / "t"))
 
