@@ -112,8 +112,10 @@ def check_successor(stream: Stream, last: Mapping[str, Any], place: str, step: s
     is_other = last["stream"] != stream.uuid
     if is_other and not comes_after(stream, last["ordinal"], last["began_at"]):
         msg = f"a stream of {stream.consumer} that began later writes to {place}"
-        again = f"Run again, or leave it to that; where the state folder was set back: {begin_anew(stream)}"
-        raise TableBusyError(msg, table=stream.table, next_step=again)
+        found = f"stream number {last['ordinal']}, this one is number {stream.ordinal}"
+        anew = snapshot_command(stream.consumer, stream.table)
+        step = f"Run again, or leave it to that; where the state folder was set back, repeat until past it: {anew}"
+        raise TableBusyError(msg, table=stream.table, found=found, next_step=step)
 
 
 def tell_gap(

@@ -355,6 +355,8 @@ def test_streams_follow_by_number_whatever_the_clocks_say(windows: Windows) -> N
     ahead.deliver(*three(2), kind="snapshot")
     behind = Windows(windows.spark, windows.root, "behind", ordinal=3, began_at="2026-01-02")
     behind.deliver(*three(3), kind="snapshot")
+    with pytest.raises(TableBusyError, match=r"number 3, this one is number 2.*repeat"):
+        ahead.deliver(*three(4))
     again = Windows(windows.spark, windows.root, "again", ordinal=1, began_at="2026-01-03")
     again.deliver(*three(4), kind="snapshot")
     assert ["one", "ahead", "behind", "again"] == [e["stream"] for e in entries(windows.folder)]
