@@ -1402,6 +1402,21 @@ def test_a_table_that_was_set_back_is_refused_whatever_upkeep_came_since(
     mirror.assert_current()
 
 
+def test_a_journal_that_was_set_back_to_before_a_reset_is_told(mirror: Mirror) -> None:
+    """Nobody else wrote, and no reset alone would own the table again."""
+    kept = shutil.copytree(mirror.journal, mirror.root / "kept")
+    mirror.reset()
+    mirror.assert_current()
+    shutil.rmtree(mirror.journal)
+    kept.rename(mirror.journal)
+    mirror.publish()
+
+    mirror.assert_failed("JournalError", "journal was set back", "remove the Delta table")
+    delete_table(mirror)
+    mirror.reset()
+    mirror.assert_current()
+
+
 @pytest.mark.thorough
 def test_a_table_that_went_away_behind_a_plan_is_not_made_again(mirror: Mirror) -> None:
     """The runner died behind its plan, then somebody deleted the table."""

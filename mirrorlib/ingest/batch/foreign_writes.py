@@ -131,10 +131,18 @@ def refuse_set_back(work: Work, plan: Plan) -> None:
 
 
 def _refuse_old_journal(work: Work, commits: tuple[Commit, ...], batch: int) -> None:
-    """Refuse to plan a batch again that the table has: a plan is written before its commit, and has been lost since."""
-    said = [one.ours or {} for one in commits]
-    there = (one.get("batch") or 0 for one in said if one.get("life") == work.life.uuid)
-    newest = max(there, default=0)
+    """Refuse to plan a batch again that the table has: a plan is written before its commit, and has been lost since.
+
+    And to go on with a life that a later one has ended there, which has been lost since too.
+    """
+    mine = [said for one in commits if (said := one.ours or {}).get("life") == work.life.uuid]
+    fenced = any(said.get("outcome") == "fence" for said in mine)
+    if fenced and work.journal.lives()[-1].uuid == work.life.uuid:
+        msg = "the journal was set back: it lacks the life that has ended its last one"
+        anew = f"remove the Delta table and start it over: mirrorlib reset TARGET {work.table}"
+        step = f"Bring the journal back as it was, or {anew}"
+        raise JournalError(msg, table=work.table, next_step=step)
+    newest = max((said.get("batch") or 0 for said in mine), default=0)
     # Another runner may have gone on meanwhile.
     entry = work.journal.newest(work.life) if newest > batch else None
     if newest > (entry.plan.batch if entry else batch):
