@@ -13,13 +13,18 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from mirrorlib.delta.columns import Columns, find_column, find_key_column, needs_mapping
-from mirrorlib.errors import MirrorError, first_few
+from mirrorlib.errors import JournalError, MirrorError, first_few
 from mirrorlib.events import STOPPED
 from mirrorlib.identifiers import by_name
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
 from mirrorlib.ingest.batch.outcome import cause_of
-from mirrorlib.ingest.files.continued_life import rebuilt_position, refuse_replaced
+from mirrorlib.ingest.files.cleanup import PLACES
+from mirrorlib.ingest.files.continued_life import (
+    lost_files,
+    rebuilt_position,
+    refuse_replaced,
+)
 from mirrorlib.ingest.files.plan import (
     Files,
     first_position,
@@ -103,6 +108,7 @@ def open_next(
     if not position:
         position = first_position(opened.listing, work.life.start_at)
         warn(*(_told_of_first(work, opened, position) if goal is None else ()))
+    warn(*(_told_of_lost(work, opened) if replaces and goal is None else ()))
     clock: dict[str, float] = {}
     while True:
         coming = choose_files(opened, position, bars, options.settle)
@@ -149,6 +155,22 @@ def _told_of_first(work: Work, opened: OpenedFolder, position: Mapping[str, int]
     visible = any(asked in files for files in listing.partitions.values())
     if visible and (asked or 0) > first and not listing.by_time:
         yield _NOT_LEFT_OUT.format(asked=asked)
+
+
+def _told_of_lost(work: Work, opened: OpenedFolder) -> Iterator[str]:
+    """Say what a table loses as it starts over; refuse that unasked where its folder is not one made anew."""
+    source = work.source
+    lost, left = lost_files(work.journal, work.lives[:-1], source.zone.url, opened.listing)
+    if not lost:
+        return
+    places = [f"{source.folder}/{place}" for place in PLACES.values()]
+    left = left or any(source.zone.list_folder(place) is not None for place in places)
+    if left and work.life.why == "re-created":
+        msg = "the folder has come back without files that were applied before, and their rows would go"
+        anew = f"mirrorlib reset TARGET {work.table}"
+        step = f"Put them back, as from _ProcessedFiles, or begin with what is there: {anew}"
+        raise JournalError(msg, table=work.table, found=first_few(lost), next_step=step)
+    yield f"files that were applied before are gone, and their rows with them: {first_few(lost)} ({len(lost):,} in all)"
 
 
 def _up_to(

@@ -226,3 +226,55 @@ def test_delimited_files_come_by_time_too(
 
     assert ("current", 2) == (report.state, report.position), report.reason
     assert {1: "new"} == values(spark, target)
+
+
+def test_a_reset_tells_which_applied_files_are_gone(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """No number shows what is missing."""
+    for number in (1, 2):
+        orders.file([{"id": number, "v": "old"}])
+    apply(spark, zone, target, cleanup="move")
+    orders.file([{"id": 3, "v": "new"}])
+
+    mirrorlib.reset(spark, target, "orders")
+
+    for looks in (mirrorlib.plan, mirrorlib.apply):
+        (found,) = looks(spark, str(zone), target).tables
+        assert "files that were applied before are gone" in str(found.warnings)
+        assert "(2 in all)" in str(found.warnings)
+    assert {3: "new"} == values(spark, target)
+
+
+def test_a_folder_that_was_only_away_has_to_come_back_whole(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """As while a zone is restored; one that was made anew begins with what is there, and says so."""
+    zone.table("z", keys=["id"]).file([{"id": 1}])
+    for number in (1, 2):
+        orders.file([{"id": number, "v": "old"}])
+    apply(spark, zone, target, cleanup="move")
+    away = orders.folder.rename(zone.root.with_name("away"))
+    assert "gone" == apply(spark, zone, target, tables="orders").state
+    away.rename(orders.folder)
+    orders.file([{"id": 3, "v": "new"}])
+
+    refused = apply(spark, zone, target)
+
+    assert "failed" == refused.state
+    assert "come back without files that were applied" in refused.reason
+    assert refused.reason == mirrorlib.plan(spark, str(zone), target).tables[0].reason
+    for path in orders.folder.glob("_ProcessedFiles/*/*"):
+        path.rename(orders.folder / path.name)
+    assert "current" == apply(spark, zone, target).state
+    assert {1: "old", 2: "old", 3: "new"} == values(spark, target)
+
+    orders.drop()
+    assert "gone" == apply(spark, zone, target, tables="orders").state
+    orders.make()
+    orders.metadata(keys=["id"])
+    orders.file([{"id": 4, "v": "anew"}])
+    found = apply(spark, zone, target)
+    assert "current" == found.state
+    assert "files that were applied before are gone" in str(found.warnings)
+    assert {4: "anew"} == values(spark, target)

@@ -14,6 +14,7 @@ from mirrorlib.errors import FileChangedError
 from mirrorlib.ingest.files.history import History
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import REBUILD, Entry, Life
+from mirrorlib.landing.listing import FolderListing
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.names import WHOLE_FOLDER, extension_of, partition_of, sequence_number
 
@@ -53,6 +54,24 @@ def find_rebuilt(journal: Journal, lives: Sequence[Life]) -> tuple[Life, Entry] 
         if entry is not None and entry.position:
             return life, entry
     return None
+
+
+def lost_files(
+    journal: Journal, lives: Sequence[Life], zone: str, listing: FolderListing
+) -> tuple[list[str], bool]:
+    """Name the files without numbers that the newest of *lives* has applied and that are gone; say whether one is left.
+
+    Numbers tell by themselves that something is missing.
+    """
+    found = find_rebuilt(journal, lives) if listing.by_time else None
+    if found is None:
+        return [], False
+    etags = History(journal, zone, until=found[0].ordinal).applied().etags
+    there = {
+        file.name: file.etag for files in listing.partitions.values() for file in files.values()
+    }
+    left = any(etags.get(name) == etag for name, etag in there.items())
+    return [name for name in etags if name not in there], left
 
 
 def rebuilt_position(journal: Journal, lives: Sequence[Life]) -> Mapping[str, int] | None:
