@@ -244,7 +244,7 @@ def test_an_equal_variant_is_unchanged(spark: SparkSession, tmp_path: Path) -> N
     if not hasattr(types, "VariantVal"):
         pytest.skip("Spark 4 has variants")
     table = Table(spark, tmp_path / "t", "id bigint, v variant").run(
-        """INSERT INTO {t} VALUES (1, parse_json('{"b": 1, "a": [1.5]}'))""",
+        """INSERT INTO {t} VALUES (1, parse_json('{{"b": 1, "a": [1.5]}}'))""",
         "UPDATE {t} SET id = id",
     )
     changes = first_changes(table.read(after=1, keys=["id"]), "t", ["id"], limit=3)
