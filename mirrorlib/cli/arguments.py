@@ -107,6 +107,11 @@ def given(text: str) -> str | None:
     return text or None
 
 
+def named(text: str) -> str:
+    """Read what names something; a variable that is not set does not."""
+    return text if text.strip() else refuse(text, "no name: give one, or leave the option out")
+
+
 def size(text: str) -> int:
     """Read a size in bytes, with k, m or g behind it or not."""
     shifts = {"k": 10, "m": 20, "g": 30}
@@ -122,7 +127,8 @@ def refuse(text: str, what: str) -> NoReturn:
 
 # By kind, and by name where the kind says less; any other value is text.
 READERS: Mapping[str, Reader] = {
-    "A,B": lambda text: tuple(filter(None, map(str.strip, text.split(",")))),
+    "A,B": lambda text: tuple(filter(None, map(str.strip, named(text).split(",")))),
+    "ID": named,
     "DAYS": positive,
     "MINUTES": positive,
     "N": positive,

@@ -176,6 +176,8 @@ def test_equal_files_are_published_each(zone: str, rows: list[str]) -> None:
         ("zone", "t"),
         ("zone", "t", __file__, "--format", "xml"),
         ("zone", "t", __file__, "--marker"),
+        ("zone", "t", __file__, "--batch-id", ""),
+        ("zone", "t", __file__, "--keys", " "),
     ],
 )
 def test_wrong_usage_is_2(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from mirrorlib.errors import MarkerError, SchemaError
+from mirrorlib.errors import ChangeFileError, MarkerError, SchemaError
 from mirrorlib.identifiers import find_name
 from mirrorlib.landing.columns import (
     DELETE,
@@ -160,6 +160,12 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
+    if data == "":  # of which Python makes the working directory
+        msg, step = (
+            "the path of the file to publish is empty",
+            "Give that of a Parquet or CSV file.",
+        )
+        raise ChangeFileError(msg, table=table, next_step=step)
     if isinstance(data, str | Path):
         return read_file(Path(data), table=table, types=types)
     if hasattr(data, "toArrow"):  # a Spark 4 frame, classic or Connect

@@ -241,6 +241,16 @@ def test_a_file_that_cannot_be_read_is_named(
     assert caught.value.next_step
 
 
+def test_no_path_is_not_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable that is not set would publish every Parquet file of it."""
+    pq.write_table(ROWS, tmp_path / "any.parquet")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ChangeFileError, match="the path of the file to publish is empty"):
+        take_rows("", None, table="t", types={})
+
+
 @pytest.mark.parametrize("types", [{}, {"v": pa.string()}, {"v": pa.int64()}])
 def test_text_of_another_encoding_is_refused(tmp_path: Path, types: dict[str, pa.DataType]) -> None:
     """It would be published as bytes, or as other letters."""
