@@ -210,9 +210,15 @@ def _as_published(
     try:
         published = canonical_values(values, kind)
     except pa.ArrowInvalid as exc:
-        msg = "a value is finer than a microsecond"
-        step = "Round the values yourself, as it suits your data."
+        msg = "a value is finer than a microsecond, or a moment that microseconds do not reach"
+        step = "Round or correct the values yourself, as it suits your data."
         raise given.refused(msg, name, step, found=str(values.type)) from exc
+    if given.metadata.is_text and pa.types.is_string(kind):  # which others may have read as bytes
+        try:
+            published.validate(full=True)
+        except pa.ArrowInvalid as exc:
+            msg = "text that is not UTF-8, which delimited text has to be"
+            raise given.refused(msg, name, "Decode the values as what they are.") from exc
     if given.metadata.is_text and pa.types.is_temporal(kind):  # every reader stops at such years
         row = pc.index(has_four_digits(published), value=False).as_py()
         if row >= 0:

@@ -193,6 +193,7 @@ class LandingTable:
         self, rows: pa.Table, batch_id: str | None, *, force: bool, follows: int | None = None
     ) -> Published:
         """Check and encode everything, declare the table, then publish partition by partition."""
+        batch_id = None if batch_id is None else str(batch_id)
         draft = self._declared(rows, force=force)
         fingerprint = fingerprint_rows(rows)
         while True:

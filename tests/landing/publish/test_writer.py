@@ -293,6 +293,13 @@ def test_an_empty_batch_id_is_none(store: Store) -> None:
     assert [1, 2] == [orders.write(batch("a"), batch_id="").number for _ in "ab"]
 
 
+def test_a_batch_id_may_be_a_number(store: Store) -> None:
+    """It is what it reads."""
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+
+    assert [1, 1] == [orders.write(batch("a"), batch_id=one).number for one in (7, "7")]  # type: ignore[arg-type]
+
+
 def test_a_batch_that_has_to_follow_on_a_file_follows_on_it_or_is_not_published(
     store: Store,
 ) -> None:
