@@ -25,7 +25,7 @@ from mirrorlib.feed.window import begin_stream, open_window
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import Start, advise_snapshot, check_start, last_seen, version_given
-from mirrorlib.names import matches, parse_name
+from mirrorlib.names import matches, parse_name, refuse_unmatched
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 
@@ -46,8 +46,15 @@ def list_consumers(
 
     Arguments are as for `export`; *consumer* is the only one to tell of. *spark* is needed to find tables of a catalog:
     without it their newest versions are not told.
+
+    Raises:
+        JournalError: there is no such consumer.
+        LandingZoneError: a pattern fits no table that has one.
+
     """
     place = Target.of(target, catalog=catalog, state=state)
+    if consumer is None:
+        refuse_unmatched(tables, [parse_name(one.table) for one in _registered(place, None, ())])
     found = known_streams(place, consumer, tables) if consumer else _registered(place, None, tables)
     streams = tuple(_status_safely(place, each, spark) for each in found)
     return ConsumersReport(target=place.shown, streams=streams)

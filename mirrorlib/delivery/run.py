@@ -112,8 +112,9 @@ def export_tables(
 
 def _receiver(to: str | Sink, mode: str | None, target: Target, *, net: bool) -> dict[str, Any]:
     """Open who receives what changed in a target, for a `Run`; comes with its name for people, mode and net."""
-    if not isinstance(to, str):
+    if not isinstance(to, str) and hasattr(to, "deliver"):
         return {"sink": to, "to": type(to).__qualname__, "mode": mode or "", "net": net}
+    to = str(to)  # what is neither is no receiver's URL
     check_disjoint(to, target.place if target.catalog is None else None)
     sink, chosen = open_sink(to, mode)
     if net and chosen == "scd2":  # states that came and went within a window would be missing
@@ -133,7 +134,10 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
     found = find_tables(run.spark, run.target.place, run.target.catalog, patterns)
     gone = _gone(run, patterns, {name for name, _ in found})
     known = [*(name for name, _ in found), *gone]
-    refuse_unmatched([one for one in globs if one.strip("*")], [*map(parse_name, known)])
+    fit = [*map(parse_name, known)]
+    odd = [one for one in globs if one.strip("*") and not any(matches(name, one) for name in fit)]
+    every = find_tables(run.spark, run.target.place, run.target.catalog) if odd else ()
+    refuse_unmatched(odd, [parse_name(name) for name, _ in every])
     there = {*known, *(name.rpartition("/")[2] for name in known)}
     missing = [name for name in patterns if name not in {*there, *globs}]
     there.update(part for name in missing for part in (name, name.rpartition("/")[2]))

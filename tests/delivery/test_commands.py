@@ -11,6 +11,7 @@ import pytest
 import mirrorlib
 from mirrorlib.cli import main as cli
 from mirrorlib.cli.commands.export import _keys
+from mirrorlib.errors import LandingZoneError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,7 +122,7 @@ def test_keys_that_cannot_be_read_are_refused(
 
 
 def test_wrong_words_are_told(
-    tmp_path: Path, zone: ZoneWriter, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, zone: ZoneWriter, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In one line, with exit code 2 and nothing written; a table that is not there is the report's."""
     del zone
@@ -144,10 +145,17 @@ def test_wrong_words_are_told(
             "dbo/*: no table matches (found tables none)",
         ),
         (["consumers", target, "--drop", "lake"], "no consumer lake"),
+        (["consumers", target, "--table", "oders"], "oders: no table matches"),
     ):
         code, out, err = run(capsys, *arguments)
         assert (2, "", 1) == (code, out, len(err.splitlines())), arguments
         assert reason in err
+    for to in (None, Path("copy")):
+        with pytest.raises(LandingZoneError, match="Give delta:PATH"):
+            mirrorlib.export(spark, target, consumer="lake", to=to)  # type: ignore[arg-type]
+    (target / "a" / "_delta_log").mkdir(parents=True)
+    code, _, err = run(capsys, "export", target, "x/*", *export[2:], f"files:{tmp_path}/o")
+    assert (2, True) == (code, "x/*: no table matches (found tables a)" in err)
     assert not (target / "_mirrorlib").exists()
     code, out, _ = run(
         capsys, "export", target, "none", "--consumer", "x", "--to", f"files:{tmp_path}/o"
