@@ -73,8 +73,10 @@ def open_place(address: str) -> Target:
     if "/" in address or "\\" in address:
         return Target.of(address, catalog=None, state=None)
     if not _SCHEMA.fullmatch(address):
-        msg = "the Delta receiver's address is neither a path, which has a slash in it, nor catalog.schema"
-        step = "Give delta:/data/copy, delta:./copy, a URL, or delta:catalog.schema."
+        msg = "the address is neither a path, which has a slash in it, nor catalog.schema"
+        step = (
+            "Give /data/copy, ./copy, a URL, or catalog.schema; a receiver's stands behind delta:."
+        )
         raise LandingZoneError(msg, found=ascii(address)[1:-1][:80], next_step=step)
     catalog, schema = split_dotted(address)
     return Target(place=schema, catalog=catalog, state="")
