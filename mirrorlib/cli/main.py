@@ -21,9 +21,9 @@ CLOSED = SIGNALLED + 13  # SIGPIPE
 
 _EPILOG = """\
 examples:
-  mirrorlib demo                                   see it work on real data, nothing prepared
-  mirrorlib apply /data/landing /data/tables       bring every table up to date
-  mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
+  mirrorlib demo                                   # see it work on real data, nothing prepared
+  mirrorlib apply /data/landing /data/tables       # bring every table up to date
+  mirrorlib feed /data/tables dbo/orders --after 7 # what has changed since version 7?
   mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
   mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
 
