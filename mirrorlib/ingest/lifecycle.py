@@ -7,7 +7,7 @@ before, by steps that are repeated until the first plan of the new life is writt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -15,10 +15,12 @@ from mirrorlib.delta.columns import Columns, find_key_column
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import drop_table, find_table, refer
-from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.errors import JournalError, MirrorError, first_few
 from mirrorlib.ingest.batch.evolve_table import fence_lives, refuse_others_table, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.outcome import outcome_of
+from mirrorlib.ingest.files.cleanup import PLACES
+from mirrorlib.ingest.files.continued_life import lost_files
 from mirrorlib.ingest.files.history import passed_files
 from mirrorlib.ingest.files.plan import first_position, passed_over
 from mirrorlib.ingest.files.table_folder import OpenedFolder
@@ -32,6 +34,14 @@ from mirrorlib.names import TableName
 
 _DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."
 _PLAIN_KEPT = f"{GONE} The Delta table of a plain folder is kept, whatever --on-gone says, and goes on with new files."
+_LEFT_OUT = (
+    "change files that are left out: {left}. The table begins with number {first}. "
+    "If they count: mirrorlib reset TARGET TABLE --start-at 1"
+)
+_NOT_LEFT_OUT = (
+    "--start-at {asked} counts for nothing: the table has begun otherwise. To leave earlier change files out: "
+    "mirrorlib reset TARGET TABLE --start-at {asked}"
+)
 _UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 
 
@@ -162,3 +172,30 @@ def check_key_columns(table: str, columns: Columns, keys: Sequence[str]) -> None
         msg = "the table cannot be kept: it lacks a key column that _metadata.json names"
         step = f"Correct keyColumns, or let the table start over: mirrorlib reset TARGET {table}"
         raise JournalError(msg, table=table, column=missing, next_step=step)
+
+
+def tell_left_out(work: Work, opened: OpenedFolder, position: Mapping[str, int]) -> Iterator[str]:
+    """Say what a life leaves out, and where it leaves out nothing although that is asked for."""
+    listing, first, asked = opened.listing, work.life.start_at, work.options.start_at
+    left = sum(1 for _ in passed_over(listing, position))
+    if left:
+        yield _LEFT_OUT.format(left=left, first=first)
+    visible = any(asked in files for files in listing.partitions.values())
+    if visible and (asked or 0) > first and not listing.by_time:
+        yield _NOT_LEFT_OUT.format(asked=asked)
+
+
+def tell_lost(work: Work, opened: OpenedFolder) -> Iterator[str]:
+    """Say what a table loses as it starts over; refuse that unasked where its folder is not one made anew."""
+    source = work.source
+    lost, left = lost_files(work.journal, work.lives[:-1], source.zone.url, opened.listing)
+    if not lost:
+        return
+    places = [f"{source.folder}/{place}" for place in PLACES.values()]
+    left = left or any(source.zone.list_folder(place) is not None for place in places)
+    if left and work.life.why == "re-created":
+        msg = "the folder has come back without files that were applied before, and their rows would go"
+        anew = f"mirrorlib reset TARGET {work.table}"
+        step = f"Put them back, as from _ProcessedFiles, or begin with what is there: {anew}"
+        raise JournalError(msg, table=work.table, found=first_few(lost), next_step=step)
+    yield f"files that were applied before are gone, and their rows with them: {first_few(lost)} ({len(lost):,} in all)"

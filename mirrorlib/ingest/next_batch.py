@@ -13,15 +13,13 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from mirrorlib.delta.columns import Columns, find_column, find_key_column, needs_mapping
-from mirrorlib.errors import JournalError, MirrorError, first_few
+from mirrorlib.errors import MirrorError, first_few
 from mirrorlib.events import STOPPED
 from mirrorlib.identifiers import by_name
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
 from mirrorlib.ingest.batch.outcome import cause_of
-from mirrorlib.ingest.files.cleanup import PLACES
 from mirrorlib.ingest.files.continued_life import (
-    lost_files,
     rebuilt_position,
     refuse_replaced,
 )
@@ -30,11 +28,11 @@ from mirrorlib.ingest.files.plan import (
     first_position,
     is_young,
     next_run,
-    passed_over,
     position_after,
     within,
 )
 from mirrorlib.ingest.files.table_folder import OpenedFolder
+from mirrorlib.ingest.lifecycle import tell_left_out, tell_lost
 from mirrorlib.ingest.report import State
 from mirrorlib.ingest.rows.marks import count_updates
 from mirrorlib.ingest.rows.partial import check_list_column
@@ -48,14 +46,6 @@ from mirrorlib.store import StoredFile
 
 UNTYPED = "No published file has a column with a type yet."
 _UNTYPED_COLUMN = "The {column} has no type in any published file yet; the table waits."
-_LEFT_OUT = (
-    "change files that are left out: {left}. The table begins with number {first}. "
-    "If they count: mirrorlib reset TARGET TABLE --start-at 1"
-)
-_NOT_LEFT_OUT = (
-    "--start-at {asked} counts for nothing: the table has begun otherwise. To leave earlier change files out: "
-    "mirrorlib reset TARGET TABLE --start-at {asked}"
-)
 _GONE = "{file} is not in the landing zone. Bring it back, or begin with a snapshot of the source: mirrorlib {how}"
 
 
@@ -107,8 +97,8 @@ def open_next(
     goal = rebuilt_position(work.journal, work.lives) if anew else None
     if not position:
         position = first_position(opened.listing, work.life.start_at)
-        warn(*(_told_of_first(work, opened, position) if goal is None else ()))
-    warn(*(_told_of_lost(work, opened) if replaces and goal is None else ()))
+        warn(*(tell_left_out(work, opened, position) if goal is None else ()))
+    warn(*(tell_lost(work, opened) if replaces and goal is None else ()))
     clock: dict[str, float] = {}
     while True:
         coming = choose_files(opened, position, bars, options.settle)
@@ -144,33 +134,6 @@ def open_next(
             return coming
         name = files[0][1].name
         return replace(coming, state="waiting", reason=untyped, file=name)
-
-
-def _told_of_first(work: Work, opened: OpenedFolder, position: Mapping[str, int]) -> Iterator[str]:
-    """Say what a life leaves out, and where it leaves out nothing although that is asked for."""
-    listing, first, asked = opened.listing, work.life.start_at, work.options.start_at
-    left = sum(1 for _ in passed_over(listing, position))
-    if left:
-        yield _LEFT_OUT.format(left=left, first=first)
-    visible = any(asked in files for files in listing.partitions.values())
-    if visible and (asked or 0) > first and not listing.by_time:
-        yield _NOT_LEFT_OUT.format(asked=asked)
-
-
-def _told_of_lost(work: Work, opened: OpenedFolder) -> Iterator[str]:
-    """Say what a table loses as it starts over; refuse that unasked where its folder is not one made anew."""
-    source = work.source
-    lost, left = lost_files(work.journal, work.lives[:-1], source.zone.url, opened.listing)
-    if not lost:
-        return
-    places = [f"{source.folder}/{place}" for place in PLACES.values()]
-    left = left or any(source.zone.list_folder(place) is not None for place in places)
-    if left and work.life.why == "re-created":
-        msg = "the folder has come back without files that were applied before, and their rows would go"
-        anew = f"mirrorlib reset TARGET {work.table}"
-        step = f"Put them back, as from _ProcessedFiles, or begin with what is there: {anew}"
-        raise JournalError(msg, table=work.table, found=first_few(lost), next_step=step)
-    yield f"files that were applied before are gone, and their rows with them: {first_few(lost)} ({len(lost):,} in all)"
 
 
 def _up_to(
