@@ -32,7 +32,7 @@ from zones import ZoneWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.ingest.report import ApplyReport
+    from mirrorlib.ingest.report import ApplyReport, PlanReport
     from mirrorlib.operate.status import StatusReport
 
 Mode = Literal["before", "during", "after", "denied"]
@@ -189,29 +189,42 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
 
 
 @pytest.mark.thorough
-def test_a_schema_folder_that_cannot_be_listed_ends_the_run(
+def test_a_schema_folder_that_cannot_be_listed_fails_its_own_tables(
     spark: SparkSession, zone: ZoneWriter, target: str, faults: Faults
 ) -> None:
-    """As a zone does, where its tables are asked for: nobody can tell which there are, and none is taken for gone."""
+    """Known ones by their names, else the schema; the neighbours are applied, and the next run applies them all."""
     for schema in ("table_1", "table_2"):
         zone.table("orders", keys=["id"], schema=schema).file([{"id": 1}])
-    current = {"table_1/orders": "current", "table_2/orders": "current"}
 
-    def states(report: ApplyReport | StatusReport) -> dict[str, str]:
+    def lose() -> None:
+        call = Call(
+            "list_folder",
+            "table_#.schema",
+            faults.seen["table_1", "list_folder", "table_#.schema"] + 1,
+        )
+        faults.planned["table_1"] = (call, "before")
+
+    def states(report: ApplyReport | PlanReport | StatusReport) -> dict[str, str]:
+        lost = [table.reason for table in report.tables if table.table.startswith("table_1/")]
+        assert all("connection reset by peer" in reason for reason in lost if reason)
         return {table.table: table.state for table in report.tables}
 
+    lose()
+    assert "failed" == states(mirrorlib.plan(spark, str(zone), target))["table_1/*"]
+    lose()
+    found = mirrorlib.apply(spark, str(zone), target)
+    assert {"table_1/*": "failed", "table_2/orders": "current"} == states(found)
+    assert not found.ok
+    assert {"table_2/orders": "current"} == states(mirrorlib.status(target))
+    current = {"table_1/orders": "current", "table_2/orders": "current"}
     assert current == states(mirrorlib.apply(spark, str(zone), target))
-    for looks in (mirrorlib.plan, mirrorlib.apply):
-        place = "table_#.schema"
-        number = faults.seen["table_1", "list_folder", place] + 1
-        faults.planned["table_1"] = (Call("list_folder", place, number), "before")
-        with pytest.raises(StoreError, match="connection reset by peer"):
-            looks(spark, str(zone), target, on_gone="drop")
-        number = faults.seen["table_1", "list_folder", place] + 1
-        faults.planned["table_1"] = (Call("list_folder", place, number), "before")
-        others = looks(spark, str(zone), target, on_gone="drop", tables="table_2/*")
-        assert {"table_2/orders": "current"} == states(others)
-    assert current == states(mirrorlib.status(target))
+
+    failed = {"table_1/orders": "failed", "table_2/orders": "current"}
+    lose()
+    assert failed == states(mirrorlib.plan(spark, str(zone), target))
+    lose()
+    assert failed == states(mirrorlib.apply(spark, str(zone), target))
+    assert failed == states(mirrorlib.status(target))
     assert current == states(mirrorlib.apply(spark, str(zone), target))
 
 

@@ -10,11 +10,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 from mirrorlib.delta.log import LOG
 from mirrorlib.delta.table import open_log, refer
-from mirrorlib.errors import LandingZoneError, MetadataError, MirrorError, TableNameError
+from mirrorlib.errors import (
+    LandingZoneError,
+    MetadataError,
+    MirrorError,
+    StoreError,
+    TableNameError,
+)
 from mirrorlib.events import Observer, unobserved
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.source_identity import check_snapshots
@@ -24,7 +30,7 @@ from mirrorlib.ingest.report import SHOWS_NOTHING, PlannedTable
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Life, zone_of
-from mirrorlib.landing.listing import list_tables
+from mirrorlib.landing.listing import Tables, list_tables
 from mirrorlib.names import TableName, find_conflicts, matches, refuse_unmatched
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target, settled
@@ -39,10 +45,6 @@ _STILL_THERE = "one of them is no longer in the landing zone, and its Delta tabl
 _MAKE_WAY = "Rename the other at its publisher, or remove that table if nobody needs it, with --on-gone drop."
 _STRICT_CATALOGS = frozenset({"spark_catalog", "hive_metastore"})  # Spark's own session catalog
 _STRICT_NAME = re.compile(r"[A-Za-z0-9_]+")
-
-
-# Tables by their names, each with why it cannot be applied at all.
-Tables: TypeAlias = Mapping[TableName, TableNameError | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +149,15 @@ def find_tables(
 
 
 def _list_shown(job: Job, known: Collection[TableName]) -> Tables:
-    """List the zone's tables; one whose place in the target is that of one which it shows no longer is refused."""
-    found = list_tables(job.zone, job.options.tables)
+    """List the zone's tables; in the place of a schema folder that cannot be listed, those that it has filled.
+
+    A table whose place in the target would be that of one which the zone shows no longer is refused by name.
+    """
+    found: dict[TableName, MirrorError | None] = {}
+    for shown, refusal in list_tables(job.zone).items():
+        unlisted = isinstance(refusal, StoreError)
+        filled = (name for name in known if unlisted and name.schema == shown.schema)
+        found |= {name: refusal for name in filled if _is_of(job, name)} or {shown: refusal}
     conflicts = _conflicts_with_kept(job, found, known)
     return {name: refusal or conflicts.get(name) for name, refusal in found.items()}
 
@@ -190,7 +199,9 @@ def _refuse_in_catalog(tables: Tables, target: Target) -> Tables:
     if target.catalog is None:
         return tables
     seen, refused = Counter(name.table.lower() for name in tables), dict(tables)
-    for name in tables:
+    for name, refusal in tables.items():
+        if isinstance(refusal, StoreError):
+            continue
         if target.catalog in _STRICT_CATALOGS and not _STRICT_NAME.fullmatch(name.table):
             msg = f"the catalog {target.catalog} takes letters, digits and _ in a table's name, nothing else"
             step = "Rename it at the publisher, or use a path as the target."

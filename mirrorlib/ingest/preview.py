@@ -21,7 +21,7 @@ from mirrorlib.delta.ddl import check_vacant
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import MirrorError, TableNameError, first_few
+from mirrorlib.errors import MirrorError, first_few
 from mirrorlib.events import pick
 from mirrorlib.ingest.advance import Course, advance_table
 from mirrorlib.ingest.batch.commit import end_pending
@@ -32,7 +32,7 @@ from mirrorlib.ingest.batch.snapshot import tell_difference, tell_snapshot
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.plan import position_after
 from mirrorlib.ingest.files.table_folder import FolderView
-from mirrorlib.ingest.job import Job, Tables, find_tables, open_job, open_work
+from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.next_batch import Next, warnings_of
 from mirrorlib.ingest.options import Asked, Options, show_options
@@ -41,6 +41,7 @@ from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import REBUILD, Entry
 from mirrorlib.journal.registry import registries
+from mirrorlib.landing.listing import Tables
 from mirrorlib.names import TableName
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
@@ -150,7 +151,7 @@ def _plan_end(job: Job, name: TableName) -> PlannedTable:
 
 
 def _plan_table(
-    job: Job, name: TableName, refusal: TableNameError | None, *, compares: bool
+    job: Job, name: TableName, refusal: MirrorError | None, *, compares: bool
 ) -> PlannedTable:
     journal = Journal(job.state, name)
     history = History(journal, job.zone.url, moved_from=job.options.moved_from, planned=True)

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import carries_marks, lend_session, side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import MirrorError, TableNameError
+from mirrorlib.errors import MirrorError, StoreError
 from mirrorlib.events import STOPPED, Event, Observer, emit_state, pick
 from mirrorlib.ingest.advance import advance_table
 from mirrorlib.ingest.applying import Applying
@@ -98,7 +98,9 @@ def apply_job(job: Job, approve: str | None = None) -> ApplyReport:
 
     def apply_next(name: TableName) -> TableReport:
         in_flight.append(name)
-        report = _report(job, name, partial(_advance, job, name, tables[name]))
+        act = partial(_advance, job, name, tables[name])
+        unlisted = isinstance(tables[name], StoreError) and name.table == "*"
+        report = _report(job, name, act, known=not unlisted)
         in_flight.remove(name)
         return report
 
@@ -114,9 +116,16 @@ def apply_job(job: Job, approve: str | None = None) -> ApplyReport:
 
 
 def _report(
-    job: Job, name: TableName, act: Callable[[Journal, Applying], TableReport]
+    job: Job,
+    name: TableName,
+    act: Callable[[Journal, Applying], TableReport],
+    *,
+    known: bool = True,
 ) -> TableReport:
-    """Do something to one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
+    """Do something to one table; whatever goes wrong with it is its report, not its neighbours' trouble.
+
+    One that is not *known* leaves nothing in the journal: no table is called so.
+    """
     journal = Journal(job.state, name)
     told = TableReport(table=name.shown, state="waiting")
     course = Applying(told=told, zone=job.zone.url, others_wait=job.others_wait)
@@ -125,11 +134,12 @@ def _report(
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         error = as_mirror_error(exc, name.shown)
         report = course.report("failed", str(error), file=error.file, error=type(error).__name__)
-    before, since = "", now()
-    try:
-        before, since = course.record(journal, report)
-    except MirrorError as exc:  # losing the last word must not hide what happened
-        _LOG.warning("%s: its status could not be written: %s", report.table, exc)
+    before, since = "" if known else str(report.state), now()  # nobody remembers what is not known
+    if known:
+        try:
+            before, since = course.record(journal, report)
+        except MirrorError as exc:  # losing the last word must not hide what happened
+            _LOG.warning("%s: its status could not be written: %s", report.table, exc)
     if report.state not in STOPPED:
         level = logging.WARNING if report.state == "waiting" else logging.INFO
         _LOG.log(level, "%s: %s %s", report.table, report.state, report.reason)
@@ -148,7 +158,7 @@ def _end_gone(job: Job, name: TableName, journal: Journal, course: Applying) -> 
 def _advance(
     job: Job,
     name: TableName,
-    refusal: TableNameError | None,
+    refusal: MirrorError | None,
     journal: Journal,
     course: Applying,
 ) -> TableReport:

@@ -7,12 +7,12 @@ written. Nothing is opened.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from fnmatch import fnmatchcase
+from typing import TypeAlias
 
-from mirrorlib.errors import ChangeFileError, LandingZoneError, StoreError, TableNameError
+from mirrorlib.errors import ChangeFileError, LandingZoneError, MirrorError, StoreError
 from mirrorlib.landing.metadata.declared import METADATA_NAME
 from mirrorlib.names import (
     SCHEMA_SUFFIX,
@@ -26,6 +26,9 @@ from mirrorlib.names import (
     uncarriable,
 )
 from mirrorlib.store import Store, StoredFile, contents
+
+# Tables by name, each with why it cannot be mirrored at all.
+Tables: TypeAlias = Mapping[TableName, MirrorError | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +89,17 @@ class FolderListing:
         return sum(len(files) for files in self.partitions.values())
 
 
-def list_tables(zone: Store, asked: Sequence[str] = ()) -> dict[TableName, TableNameError | None]:
+def list_tables(zone: Store) -> Tables:
     """Find the table folders, `<schema>.schema/<table>` and `<table>`, by name; each with why it cannot be mirrored.
 
-    Raises `StoreError` where a schema folder cannot be listed, unless what is *asked* for lies in others.
+    A schema folder that cannot be listed is one table, `<schema>/*`, with a `StoreError`, which no other has.
     """
     top = zone.list_folder("")
     if top is None:
         msg = f"there is no landing zone at {zone.url}"
         raise LandingZoneError(msg, next_step="Give the folder that holds the table folders")
     names: list[TableName] = []
+    unlisted: dict[TableName, StoreError] = {}
     for folder in top.folders:
         if is_ignored(folder):
             continue
@@ -103,17 +107,15 @@ def list_tables(zone: Store, asked: Sequence[str] = ()) -> dict[TableName, Table
             schema = folder.removesuffix(SCHEMA_SUFFIX)
             try:
                 inner = contents(zone, folder).folders
-            except StoreError:  # whom it is closed to may have others
-                below = [one.rpartition("/")[0] if "/" in one else "*" for one in asked or "*"]
-                if any(fnmatchcase(schema, one) for one in below):
-                    raise
-                continue
-            names += [TableName(schema, table) for table in inner if not is_ignored(table)]
+                names += [TableName(schema, table) for table in inner if not is_ignored(table)]
+            except StoreError as exc:
+                names.append(TableName(schema, "*"))
+                unlisted[names[-1]] = exc
         else:
             names.append(TableName(None, folder))
     # A table whose place in the target would be another's too is refused by name.
-    conflicts = find_conflicts(names)
-    return {name: conflicts.get(name) or uncarriable(name) for name in names}
+    conflicts = find_conflicts([name for name in names if name not in unlisted])
+    return {name: unlisted.get(name) or conflicts.get(name) or uncarriable(name) for name in names}
 
 
 def shows_tables(zone: Store) -> bool:

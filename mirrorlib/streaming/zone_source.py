@@ -75,7 +75,9 @@ class _FilesReader(ds.DataSourceStreamReader):
         state = open_store(place) if place else None
         wanted = json.loads(self.options.get("tables", "[]"))
         found: dict[str, tuple[Offset, tuple[StoredFile, ...]]] = {}
-        for name, refusal in list_tables(zone, wanted).items():
+        for name, refusal in list_tables(zone).items():
+            if state is None and isinstance(refusal, StoreError):  # of a whole schema
+                raise refusal
             if refusal or not matches(name, wanted):
                 continue
             try:

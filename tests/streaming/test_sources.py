@@ -13,6 +13,7 @@ import pytest
 import mirrorlib
 from feeds import COLUMNS, FEED, NULLS, ROW, Table
 from mirrorlib.errors import FeedExpiredError, StoreError
+from mirrorlib.names import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -270,9 +271,12 @@ def test_a_table_that_cannot_be_listed_hides_no_other(
     assert [1, 1] == [look["b"]["files"] for look in (sound, found)]
     assert {"tried"} == found["a"].keys()
     assert [] == reader.partitions(sound, found)
-    for look in (alone.latestOffset, lambda: alone.partitions({}, files)):
-        with pytest.raises(StoreError, match="cannot list"):  # nobody else would say it
-            look()
+    unlisted = {TableName("dbo", "*"): StoreError("cannot list dbo")}
+    for lists in (zone_source.list_tables, lambda _: unlisted):
+        monkeypatch.setattr(zone_source, "list_tables", lists)
+        for look in (alone.latestOffset, lambda: alone.partitions({}, files)):
+            with pytest.raises(StoreError, match="cannot list"):  # nobody else would say it
+                look()
 
 
 def test_a_files_name_is_told_whatever_it_is(spark: SparkSession, zone: ZoneWriter) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from mirrorlib.errors import StoreError, TableNameError
+from mirrorlib.errors import MirrorError, StoreError
 from mirrorlib.events import Event, Observer, unobserved
 from mirrorlib.landing.check.drift import Drift
 from mirrorlib.landing.check.facts import Policy, Review, UnreadableError
@@ -56,7 +56,7 @@ def check_zone(
 
     """
     zone = open_store(landing_zone)
-    folders = list_tables(zone, tables)
+    folders = list_tables(zone)
     refuse_unmatched(tables, folders)
     chosen = [one for one in folders.items() if matches(one[0], tables)]
     findings = () if tables else _review_zone(folders)
@@ -84,7 +84,7 @@ def _review_zone(folders: Collection[TableName]) -> tuple[Finding, ...]:
 
 def _review_table(
     zone: Store,
-    listed: tuple[TableName, TableNameError | None],
+    listed: tuple[TableName, MirrorError | None],
     *,
     deep: bool,
     observe: Observer,
@@ -94,7 +94,9 @@ def _review_table(
     table = name.shown
     found = Findings(table)
     files: Sequence[StoredFile] = ()
-    if odd := uncarriable(name):  # which cannot even be listed
+    if isinstance(refusal, StoreError):
+        found.add("not-checked", refusal.reason)
+    elif odd := uncarriable(name):  # which cannot even be listed
         found.add("table-name", odd.reason)
     else:
         if refusal is not None:

@@ -84,9 +84,7 @@ def verify_tables(
     """
     place = Target.of(target, catalog=catalog, state=state)
     zone, store = open_store(landing_zone), open_store(place.state)
-    list_tables(
-        zone, tables
-    )  # says where there is none: a table without its files may count as equal
+    list_tables(zone)  # says where there is none: a table without its files may count as equal
     applied = [*find_applied(store)]
     refuse_unmatched(tables, applied)
     names = [name for name in applied if matches(name, tables)]
