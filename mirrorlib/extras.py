@@ -6,13 +6,16 @@ its wheel: what a package index has under its plain name is somebody else's.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, requires
 from typing import Literal
 
 from mirrorlib.errors import MirrorError
 
 Extra = Literal["databricks", "fabric", "kafka", "local", "openlineage", "otel", "page", "postgres"]
+_SELF = "mirrorlib-delta"
 
 
 @contextmanager
@@ -26,5 +29,10 @@ def needed(extra: Extra, package: str, error: type[MirrorError] = MirrorError) -
 
 
 def how_to_install(extra: Extra) -> str:
-    """Name the extra to install, for those who have a wheel, and for those who have a clone."""
-    return f"Install it with mirrorlib's wheel: pip install 'WHEEL[{extra}]', or in a clone: pip install '.[{extra}]'."
+    """Name what to install for an extra, as its wheel does, and the extra itself for those who have a clone."""
+    clone = f"in a clone: pip install '.[{extra}]'."
+    with suppress(PackageNotFoundError):  # of a source tree on the path, which is a clone
+        asked = [one.replace('"', "'").partition(";") for one in requires(_SELF) or ()]
+        needed = [name.strip() for name, _, when in asked if f"extra == '{extra}'" in when]
+        return f"Install it: {shlex.join(['pip', 'install', *needed])}, or {clone}"
+    return f"Install it {clone}"

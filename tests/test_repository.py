@@ -134,10 +134,7 @@ main(["feed", ".", "orders"])
 
     assert sorted(WITH_SPARK) == [line.partition(" needs Spark")[0] for line in said]
     assert "the Python package pyspark is not installed" in feed
-    assert all(
-        "Install it with mirrorlib's wheel: pip install 'WHEEL[local]'" in line
-        for line in (*said, feed)
-    )
+    assert all("Install it: pip install delta-spark==" in line for line in (*said, feed))
 
 
 @pytest.mark.parametrize(
@@ -279,16 +276,18 @@ def test_nothing_leads_to_the_other_mirrorlib_of_the_package_index() -> None:
     assert [] == [path for path in files if by_name.search(path.read_bytes())]
 
 
-def test_an_error_says_to_install_an_extra_that_there_is() -> None:
-    """From a wheel, or in a clone: what an index has under mirrorlib's name is somebody else's."""
+def test_what_an_error_says_to_install_is_what_the_extra_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the same versions; in a source tree, which nobody has installed, the extra alone."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
     for extra in get_args(extras.Extra):
-        assert extra in project["optional-dependencies"]
-        assert (
-            f"pip install 'WHEEL[{extra}]', or in a clone: pip install '.[{extra}]'."
-            in extras.how_to_install(extra)
-        )
+        command, _, clone = extras.how_to_install(extra).partition(", or in a clone: ")
+        assert {*project["optional-dependencies"][extra]} == {*shlex.split(command)[4:]}
+        assert f"pip install '.[{extra}]'." == clone
+    monkeypatch.setattr(extras, "_SELF", "nobody-has-this")
+    assert "Install it in a clone: pip install '.[kafka]'." == extras.how_to_install("kafka")
 
 
 # The README

@@ -242,7 +242,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     sys.modules.pop("mirrorlib.operate.listeners.to_openlineage", None)
 
     with (
-        pytest.raises(ParameterError, match=r"pip install .WHEEL\[openlineage"),
+        pytest.raises(ParameterError, match="pip install 'openlineage-python"),
         mirrorlib.listen("openlineage"),
     ):
         raise AssertionError
