@@ -119,6 +119,12 @@ def size(text: str) -> int:
     return positive(text[:-1] if unit in shifts else text) << shifts.get(unit, 0)
 
 
+def _heap(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]*[mMgG]", text):
+        refuse(text, "not a size such as 2g or 900m")
+    return text
+
+
 def refuse(text: str, what: str) -> NoReturn:
     """Say what is wrong with a value."""
     msg = f"{text!r} is {what}"
@@ -134,6 +140,7 @@ READERS: Mapping[str, Reader] = {
     "N": positive,
     "SECONDS": seconds,
     "SHARE": float,
+    "SIZE": _heap,
     "snapshot|now|N": bound,
     "max_bytes": size,
     "rewrite_limit": size,

@@ -250,7 +250,7 @@ def _java_output() -> Iterator[list[bytes]]:
 def _last_words(said: list[bytes]) -> str:
     """Give the lines of Java's start that tell why it failed."""
     lines = b"".join(said).decode(errors="replace").splitlines()
-    wrong = re.compile(r"error|exception|invalid|unresolved|not found|unable", re.IGNORECASE)
+    wrong = re.compile(r"error|exception|unresolved|not found|unable", re.IGNORECASE)
     telling = [line.strip().rstrip(".") for line in lines if wrong.search(line)]
     words = " | ".join(telling[:5]) or "nothing"
     return f"It said: {words}. Delta's jars come from Maven Central: is it in reach?"
