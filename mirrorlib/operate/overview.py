@@ -73,6 +73,9 @@ class Overview(PartReport):
 
         """
         folder, slash, name = os.fspath(page).rpartition("/")
+        if not name:
+            msg = "a page is a file, and this is a folder"
+            raise ParameterError(msg, found=os.fspath(page), next_step="Name a file in it.")
         data = make_page(self).encode()
         open_store(folder or slash or ".").put(name, data)
 
