@@ -43,7 +43,7 @@ from mirrorlib.journal.streams import Stream, WindowEntry, position_of, snapshot
 from mirrorlib.names import parse_name
 from mirrorlib.operate.verify.compare import SIDE, Sides, as_found
 from mirrorlib.operate.verify.receivers import Received, read_received
-from mirrorlib.operate.verify.report import Verified, VerifyReport, verify_safely
+from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
 
@@ -83,6 +83,7 @@ def verify_consumer(
         LandingZoneError: *to* is not where the consumer receives.
 
     """
+    check_sample(sample)
     place = Target.of(target, catalog=catalog, state=state)
     found = known_streams(place, consumer, tables)
 

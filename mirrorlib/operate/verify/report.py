@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import printable
+from mirrorlib.errors import LandingZoneError, printable
 from mirrorlib.events import emit, pick
 from mirrorlib.feed.changes import Change
 from mirrorlib.tabular import StateReport
@@ -93,6 +93,13 @@ class Verified:
             more=more,
             reasons=(*self.reasons, *reasons),
         )
+
+
+def check_sample(sample: float) -> None:
+    """Refuse what is no share of the keys."""
+    if not 0 < sample <= 1:
+        msg = "a sample is a share of the keys"
+        raise LandingZoneError(msg, found=repr(sample), next_step="Give a number up to 1.")
 
 
 def verify_safely(shown: str, verify: Callable[[Verified], Verified], **facts: str) -> Verified:

@@ -39,7 +39,7 @@ from mirrorlib.names import TableName, matches, refuse_unmatched
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.verify.applied_files import list_batches, open_files
 from mirrorlib.operate.verify.compare import Sides, as_found
-from mirrorlib.operate.verify.report import Verified, VerifyReport, verify_safely
+from mirrorlib.operate.verify.report import Verified, VerifyReport, check_sample, verify_safely
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 
@@ -79,9 +79,10 @@ def verify_tables(
 
     Raises:
         JournalError: nothing has ever been applied to this target.
-        LandingZoneError: there is no landing zone, or a pattern matches none of the target's tables.
+        LandingZoneError: there is no landing zone, a pattern matches none of its tables, or the sample is no share.
 
     """
+    check_sample(sample)
     place = Target.of(target, catalog=catalog, state=state)
     zone, store = open_store(landing_zone), open_store(place.state)
     list_tables(zone)  # says where there is none: a table without its files may count as equal
