@@ -8,6 +8,7 @@ import pytest
 
 from mirrorlib.operate.ledger import Applied
 from mirrorlib.operate.page.render import SLICES, Chart, cut, draw, lay_out, rows_over_time
+from mirrorlib.tabular import duration
 from pages import NOW, batch, edge
 
 
@@ -51,10 +52,10 @@ def test_the_lag_is_the_longest_and_the_seconds_are_those_of_an_average_batch() 
     assert [0.5, 2.0] == stages.values[0]
 
 
-def chart(*values: tuple[float, ...]) -> Chart:
+def chart(*values: tuple[float, ...], ages: bool = False) -> Chart:
     """Give a chart of some slices."""
-    shown = "{:,.1f}".format
-    return Chart(title="t", legend=("a", "b"), values=values, shown=shown, shift=7)
+    shown = duration if ages else "{:,.1f}".format
+    return Chart(title="t", legend=("a", "b"), values=values, shown=shown, shift=7, ages=ages)
 
 
 def test_bars_stand_on_each_other() -> None:
@@ -64,6 +65,17 @@ def test_bars_stand_on_each_other() -> None:
     assert [(0, 7, 75.0, 25.0), (0, 0, 0.0, 75.0), (2, 0, 90.0, 10.0)] == [*found.bars()]
     assert [(50.0, "20.0"), (75.0, "10.0")] == found.lines()
     assert [] == [*chart((0, 0)).bars()] == chart((0, 0)).lines()
+
+
+def test_seconds_and_days_are_seen_in_one_chart() -> None:
+    """Heights of ages go by their powers."""
+    (_, _, _, day), (_, _, _, second) = chart((86400,), (1,), ages=True).bars()
+
+    assert 100 == day
+    assert 5 < second < 10
+    assert ["1 s", "60 s", "60 min", "24 h"] == [
+        text for _, text in chart((86400,), ages=True).lines()
+    ]
 
 
 def test_each_table_has_its_rows_over_time() -> None:

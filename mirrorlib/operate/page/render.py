@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _NEWEST = 30  # batches and changes of columns that are listed
 _RANKS = {"failed": 0, "blocked": 1, "gone": 2, "waiting": 3, "behind": 4, "current": 5}
 SLICES = 60
+_LAGS = (1, 60, 3600, 86400, 30 * 86400, 365 * 86400)  # seconds
 _ROUND = [10**power * part for power in range(-2, 15) for part in (1, 2, 5)]
 Slices = list[tuple[datetime, list[Applied]]]
 _NEXT = re.compile(r"(?<=[.!?]) (?=[A-Z`])")  # where a reason's first sentence ends
@@ -89,7 +91,7 @@ def _hash(text: str) -> str:
 class Chart:
     """Bars over time, 100 high: *legend* names what is stacked in each, and *values* are theirs by slice.
 
-    The first in the legend has the colour *shift*.
+    The first in the legend has the colour *shift*. Heights of *ages* go by their powers: seconds and days are seen.
     """
 
     title: str
@@ -97,10 +99,13 @@ class Chart:
     values: Sequence[Sequence[float]]
     shown: Callable[[float], str]
     shift: int = 0
+    ages: bool = False
 
     def height(self, value: float) -> float:
         """Return how high a figure stands."""
-        return round(100 * value / (max(map(sum, self.values)) or 1), 2)
+        top = max(map(sum, self.values)) or 1
+        share = math.log1p(value) / math.log1p(top) if self.ages else value / top
+        return round(100 * share, 2)
 
     def bars(self) -> Iterator[tuple[int, int, float, float]]:
         """Give the place, the colour, the upper end and the height of each piece of a bar."""
@@ -117,7 +122,8 @@ class Chart:
         """Give the heights that are marked, and what they are."""
         top = max(map(sum, self.values))
         first = max((one for one in _ROUND if one <= top), default=0)
-        return [(100 - self.height(one), self.shown(one)) for one in (first, first / 2) if one]
+        marks = [one for one in _LAGS if one <= top] if self.ages else [first, first / 2]
+        return [(100 - self.height(one), self.shown(one)) for one in marks if one]
 
 
 def cut(batches: Sequence[Applied], now: datetime) -> Slices:
@@ -141,7 +147,7 @@ def draw(slices: Slices, waiting: float) -> tuple[Chart, Chart, Chart]:
     spent = [[sum(b.seconds.get(s, 0) for b in p) / (len(p) or 1) for s in stages] for p in parts]
     return (
         Chart(title="Change rows", legend=MARKED, values=rows, shown="{:,.0f}".format),
-        Chart(title="Lag of the oldest file", legend=("lag",), values=lags, shown=duration, shift=5),
+        Chart(title="Lag of the oldest file", legend=("lag",), values=lags, shown=duration, shift=5, ages=True),
         Chart(title="Seconds of an average batch", legend=stages, values=spent, shown="{:,.2f} s".format, shift=3),
     )  # fmt: skip
 
