@@ -176,10 +176,13 @@ def find_home(names: Mapping[str, Any], own: str, given: Mapping[str, Any]) -> H
         msg = "the parameter folder has to name a place that every worker reaches"
         step = f"Name a folder of a volume, dbfs:/Volumes/CATALOG/SCHEMA/VOLUME/{own}, and in schema CATALOG.SCHEMA."
         raise ParameterError(msg, next_step=step)
-    # A volume can hold no Delta table.
-    if (schema or "").count(".") != 1 and (schema is not None or is_volume(folder or "")):
+    if schema is not None and len(schema.split(".")) != len(("catalog", "schema")):
         msg = "the parameter schema has to be CATALOG.SCHEMA"
-        raise ParameterError(msg, found=schema or folder)
+        raise ParameterError(msg, found=schema)
+    if schema is None and folder is not None and is_volume(folder):
+        msg = "a volume can hold no Delta table, and no schema is named for it"
+        step = "Name one, CATALOG.SCHEMA, in the parameter schema."
+        raise ParameterError(msg, found=folder, next_step=step)
     return Home(folder=(folder or f"{_own_disk().name}/{own}").rstrip("/"), schema=schema)
 
 
