@@ -16,7 +16,8 @@ from mirrorlib.delivery.sinks.open import is_same_url
 from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, check_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, MirrorError, TableBusyError
-from mirrorlib.feed.owners import table_keys
+from mirrorlib.feed.declared_keys import find_mirror
+from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
 from mirrorlib.feed.window import open_window, plan_window
 from mirrorlib.journal.leases import hold
@@ -153,10 +154,12 @@ def _plan(job: StreamJob, entry: WindowEntry | None, after: int | None, until: i
 
 
 def _keys(job: StreamJob) -> tuple[str, ...]:
-    """Take a table's keys from the caller, else from the table."""
-    chosen, name = job.run.keys, job.source.shown
+    """Take a table's keys from the caller, else from its mirror's journal, else from the table's property."""
+    chosen, name, place = job.run.keys, job.source.shown, job.run.target
     if isinstance(chosen, Mapping):
         chosen = chosen.get(name, chosen.get(name.rpartition("/")[2]))
     if chosen is not None:
         return as_names(chosen)
-    return table_keys(job.source.commits, grouping=getattr(job.run.sink, "groups", False))
+    _, keys = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
+    groups, commits = getattr(job.run.sink, "groups", False), job.source.commits
+    return keys or stored_columns(commits, commits.newest, grouping=groups)

@@ -3,7 +3,7 @@
 In: a table. Out: a DataFrame of one version of it. A partition key holds whoever writes. That each primary key
 occurs once is what the table's owner guarantees, so it is claimed only while nobody else has changed rows since
 mirrorlib's last commit.
-And tell them to a catalog, see `key_statements`.
+And tell them to a catalog, see `key_statements`; and find a mirror's, as its journal has them, see `find_mirror`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING
 from mirrorlib.delta.address import address_of, find_feed_table, split_dotted
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.key_property import VIEW_PROPERTY, missing_columns, spell_keys_as, stored_keys
+from mirrorlib.delta.table import refer
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.owners import is_owners, keeps_columns
-from mirrorlib.identifiers import quote, sql_text
+from mirrorlib.identifiers import fold_name, quote, sql_text
+from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.keys.tags import STALE, tag_columns
 from mirrorlib.keys.value import Keys
-from mirrorlib.store import PathOrUrl
+from mirrorlib.names import find_key, parse_name
+from mirrorlib.store import PathOrUrl, open_store
+from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,3 +102,31 @@ def key_statements(table: str, keys: Keys) -> tuple[str, ...]:
     if keys.order_by:
         parts.append(f"newest by {', '.join(keys.order_by)}")
     return (*statements, f"COMMENT ON TABLE {name} IS {sql_text('; '.join(parts))}")
+
+
+def find_mirror(
+    place: str, table: str, *, catalog: str | None, state: str | None
+) -> tuple[str, tuple[str, ...]]:
+    """Return what `read_feed` knows a table of a target by, and its keys as its journal has them.
+
+    No keys when it is no mirror or has none. Raises `TableNameError` where no table can have that name.
+    """
+    name = parse_name(table)
+    if catalog is not None and state is None:
+        nowhere = Target(place=place, catalog=catalog, state="")
+        return refer(nowhere, name).address, ()
+    target = Target.of(place, catalog=catalog, state=state)
+    store, names = open_store(target.state), [name]
+    if catalog is not None:
+        # Its name in the zone a catalog does not tell: it has the table part alone, without regard to case. A zone's
+        # `dbo/orders` and `sales/orders` are not applied to one schema together, but may be one after the other.
+        all_of_it = find_journals(store)
+        names = [each for each in all_of_it if fold_name(each.table) == fold_name(name.table)]
+    journals = [Journal(store, each) for each in names]
+    newest = [one.newest_of(one.lives()) for one in journals]
+    applied = (entry for entry in newest if entry is not None)
+    entry = max(applied, key=lambda one: one.done.finished_at if one.done else "", default=None)
+    keys = entry.plan.policies.keys if entry is not None else ()
+    columns = [column for column, _ in entry.done.columns] if entry and entry.done else []
+    found = tuple(find_key(columns, key) or key.strip() for key in keys)
+    return refer(target, name).address, found

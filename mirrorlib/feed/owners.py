@@ -12,7 +12,6 @@ from mirrorlib.delta.actions import Metadata
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.key_property import ON, grouping_columns, identifying_columns
 from mirrorlib.delta.log import REWRITE, Commit
-from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.errors import FeedExpiredError
 from mirrorlib.feed.schemas import physical_name, widens_to
 from mirrorlib.identifiers import fold_name
@@ -20,14 +19,6 @@ from mirrorlib.keys.value import TABLE_KEY_TYPES
 
 # Outcomes of commits of ours that say nothing of the rows that are there.
 _NO_ROWS = frozenset({"fence", "grow", REWRITE, "void"})
-
-
-def table_keys(commits: Commits, *, grouping: bool = False) -> tuple[str, ...]:
-    """Name the keys of a table as it is now: those that its landing zone names; of no mirror as `stored_columns`."""
-    metadata = commits.metadata
-    if LIFE_PROPERTY in metadata.properties:
-        return grouping_columns(metadata.properties, _names(metadata))
-    return stored_columns(commits, commits.newest, grouping=grouping)
 
 
 def stored_columns(commits: Commits, version: int, *, grouping: bool = False) -> tuple[str, ...]:

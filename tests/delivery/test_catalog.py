@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirrorlib.cli.main import main
+from mirrorlib.feed.declared_keys import find_mirror
+from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.registry import Registry
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
+from operate.test_status import applied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,3 +85,30 @@ def test_a_consumer_s_whole_life_in_a_catalog(
     assert (0, {"ID": 1, "v": "b"}) == (code, json.loads(told)["after"])
     assert 0 == main(["feed", *place[:3], "dbo/Orders"])  # the property of the table has them too
     assert "update" in capsys.readouterr().out
+
+
+def test_the_journal_of_a_catalog_s_table_is_found_by_its_table_part(
+    tmp_path: Path, zone: ZoneWriter
+) -> None:
+    """Whatever its case; the schema of which was applied, where there are two."""
+    state = tmp_path / "state"
+    orders = zone.table("Orders", keys=["id"], schema="dbo")
+    orders.file([{"id": 1}])
+    applied(zone, str(tmp_path), orders)
+    (tmp_path / "_mirrorlib").rename(state)
+    refused = Journal(open_store(state), parse_name("sales/orders"))
+    refused.write_status({"state": "failed"})
+
+    for table in ("orders", "ORDERS", "dbo/Orders"):
+        _, keys = find_mirror("s", table, catalog="c", state=str(state))
+        assert ("id",) == keys
+    _, keys = find_mirror("s", "order", catalog="c", state=str(state))
+    assert () == keys
+
+
+@pytest.mark.parametrize("state", [None, "state"])
+def test_names_with_dots_stay_one_name(tmp_path: Path, state: str | None) -> None:
+    """In a catalog's address, with a state folder and without."""
+    where = None if state is None else str(tmp_path / state)
+    expected = ("`my.catalog`.`a.b`.`c.d`", ())
+    assert expected == find_mirror("a.b", "dbo/c.d", catalog="my.catalog", state=where)

@@ -10,9 +10,7 @@ import mirrorlib
 from mirrorlib.cli.arguments import JSON, MEMORY, TABLES, TARGET, bound
 from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.run import start_spark
-from mirrorlib.names import parse_name
 from mirrorlib.platform.show import show_report
-from mirrorlib.store.target import Target
 
 _SHOWN = 100
 
@@ -20,17 +18,16 @@ _SHOWN = 100
 def _feed(arguments: argparse.Namespace) -> bool:
     from mirrorlib.delta.address import find_feed_table
     from mirrorlib.delta.sessions import configured
-    from mirrorlib.delta.table import refer
     from mirrorlib.feed.changes import first_changes
-    from mirrorlib.feed.owners import table_keys
+    from mirrorlib.feed.declared_keys import find_mirror
+    from mirrorlib.feed.owners import stored_columns
     from mirrorlib.feed.window import BEYOND
 
-    target = Target(place=arguments.target, catalog=arguments.catalog, state="")
-    address = refer(target, parse_name(arguments.table)).address
+    address, its_keys = call(find_mirror, arguments, place=arguments.target)
     spark = start_spark(arguments)
     table = find_feed_table(spark, address)
     commits = table.commits
-    keys = tuple(arguments.keys or table_keys(commits))
+    keys = tuple(arguments.keys or its_keys or stored_columns(commits, commits.newest))
     after = arguments.after
     if after is None:
         after = (commits.newest if arguments.until is None else commits.first) - 1
