@@ -110,7 +110,9 @@ def rewind_consumer(
     place = Target.of(target, catalog=catalog, state=state)
     found = known_streams(place, consumer, tables)
     check_start(to)
-    begins = [(each, begin_stream(_commits_of(place, each.table, spark), to)) for each in found]
+    begins = [
+        (each, begin_stream(_commits_of(place, each.table, spark), to, "to")) for each in found
+    ]
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
             held.enter_context(hold(registry.lease()))

@@ -54,16 +54,13 @@ _RIGHTS = Trouble(
 # By how their names begin; the first that fits counts.
 _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_MAX_COMMIT_RETRIES",
-     "DELTA_SCHEMA_CHANGED", "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS", "TABLE_OR_VIEW_ALREADY_EXISTS",
-     "COLUMN_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "FIELD_ALREADY_EXISTS",
-     "DELTA_DUPLICATE_COLUMNS_FOUND"): Trouble(
+     "DELTA_SCHEMA_CHANGED", "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"): Trouble(
         reason="somebody else committed to the table at the same moment", next_step=_WAIT),
     ("DELTA_CANNOT_MODIFY_APPEND_ONLY",): Trouble(
         reason="somebody has set the table to take new rows only, and rows have to be changed",
         next_step=f"Take that off: ALTER TABLE … UNSET TBLPROPERTIES ('delta.appendOnly'). {_AGAIN}",
         outside=True),
-    ("DELTA_UNSUPPORTED_FEATURE", "DELTA_INVALID_PROTOCOL", "DELTA_UNKNOWN_CONFIGURATION",
-     "DELTA_CANNOT_MODIFY_TABLE_PROPERTY"): Trouble(
+    ("DELTA_UNSUPPORTED_FEATURE", "DELTA_INVALID_PROTOCOL"): Trouble(
         reason="the table has a feature that this version of Delta does not know", next_step=_NEWER,
         found=r"unsupported by Delta Lake (?P<found>[^\n]+?)\.?$"),
     ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND"): Trouble(
@@ -90,6 +87,9 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
      "_LEGACY_ERROR_TEMP_1126"): Trouble(  # nested databases, for which the session catalog takes a catalog's name
         reason="the catalog or its schema is not there",
         next_step="Create it, or correct the target."),
+    ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "FIELD_ALREADY_EXISTS",
+     "DELTA_DUPLICATE_COLUMNS_FOUND", "COLUMN_ALREADY_EXISTS"): Trouble(
+        reason="somebody else has made the same table or column at the same moment", next_step=_WAIT),
     ("DELTA_CANNOT_CREATE_LOG_PATH", "DELTA_CREATE_TABLE_"): Trouble(
         reason="the table cannot be made where it has to be: something else has its place",
         next_step="Remove what is there if nobody needs it, as after a run that was killed while it made the table; "
@@ -123,6 +123,8 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("DELTA_VACUUM_RETENTION",): Trouble(
         reason="the table's files would be removed sooner than readers of it may need them",
         next_step="Keep them for a week or more."),
+    ("DELTA_UNKNOWN_CONFIGURATION", "DELTA_CANNOT_MODIFY_TABLE_PROPERTY"): Trouble(
+        reason="this Delta does not take a property that the table has to have", next_step=_NEWER),
     ("INSUFFICIENT_PERMISSIONS", "UNAUTHORIZED", "PERMISSION_DENIED"): _RIGHTS,
 }  # fmt: skip
 _TEXTS = {  # what comes from below Spark has no condition

@@ -123,7 +123,8 @@ def find_mirror(
         all_of_it = find_journals(store)
         names = [each for each in all_of_it if fold_name(each.table) == fold_name(name.table)]
     journals = [Journal(store, each) for each in names]
-    newest = [one.newest_of(one.lives()) for one in journals]
+    # Of a life that has planned nothing yet, as after a reset, those of the one before hold.
+    newest = [next(filter(None, map(one.newest, reversed(one.lives()))), None) for one in journals]
     applied = (entry for entry in newest if entry is not None)
     entry = max(applied, key=lambda one: one.done.finished_at if one.done else "", default=None)
     keys = entry.plan.policies.keys if entry is not None else ()

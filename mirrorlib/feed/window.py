@@ -140,11 +140,16 @@ def plan_window(
     )
 
 
-def begin_stream(commits: Commits, start: Start) -> dict[str, int | str | None]:
-    """Settle where a stream begins, for "now" with what is still to come, and see that it can be read from there."""
+def begin_stream(
+    commits: Commits, start: Start, name: str = "start"
+) -> dict[str, int | str | None]:
+    """Settle where a stream begins, for "now" with what is still to come, and see that it can be read from there.
+
+    *name* is what its caller knows *start* by.
+    """
     start_at = commits.newest if start == "now" else start if isinstance(start, int) else None
     if start_at is not None:  # one that cannot be read is refused before it is written down
-        open_window(commits, settle_bound(commits, "start", start_at), None)
+        open_window(commits, settle_bound(commits, name, start_at), None)
     return {"start_at": start_at, "table_id": commits.metadata.id}
 
 

@@ -46,7 +46,10 @@ from mirrorlib.store import StoredFile
 
 UNTYPED = "No published file has a column with a type yet."
 _UNTYPED_COLUMN = "The {column} has no type in any published file yet; the table waits."
-_GONE = "{file} is not in the landing zone. Bring it back, or begin with a snapshot of the source: mirrorlib {how}"
+_GONE = (
+    "{file} is not in the landing zone. Bring it back, or publish a snapshot of the source as file N, and begin with "
+    "that: mirrorlib {how}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

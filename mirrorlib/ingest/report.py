@@ -27,7 +27,10 @@ ROADS: Mapping[Kind, str] = {
 }
 MARKED = ("inserts", "updates", "deletes", "upserts")
 GONE = "Its folder is no longer in the landing zone."
-SHOWS_NOTHING = "The landing zone shows no table at all, as one does that is not mounted: none is taken for gone."
+SHOWS_NOTHING = (
+    "The landing zone shows no table at all, as one does that is not mounted: none is taken for gone. "
+    "Mount it; of a table that was removed on purpose: mirrorlib reset TARGET TABLE"
+)
 
 
 def shown_position(position: Mapping[str, int]) -> Position | None:

@@ -60,7 +60,8 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
     there = df.columns
     if missing := [name for name in order if there.count(name) != 1]:
         msg = "the DataFrame does not have that order column, or has it twice"
-        raise KeysError(msg, column=missing[0], found=", ".join(there))
+        step = "Name one that it has once, in its own case."
+        raise KeysError(msg, column=missing[0], found=", ".join(there), next_step=step)
     return order
 
 
@@ -72,7 +73,7 @@ def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:
     # The query fails at a NULL in a key: dropping such rows would hide them, keeping them make them one record.
     missing = reduce(or_, [f.col(quote(name)).isNull() for name in keys.primary])
     names = ", ".join(keys.primary)
-    message = f"{NULL_KEY}: a primary key ({names}) is NULL. Filter such rows out."
+    message = f"{NULL_KEY}: a primary key ({names}) is NULL. Filter such rows out, or give a key."
     failing = f.raise_error(f.lit(message)).cast("boolean")
     checked = df.where(f.when(missing, failing).otherwise(True))  # noqa: FBT003  # a literal
     newest_first = [f.col(quote(name)).desc_nulls_last() for name in order]

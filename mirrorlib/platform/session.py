@@ -36,7 +36,11 @@ _MODULES = {
     "abfss": "hadoop-azure",
 }
 _PLATFORMS = ("DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
-_INSTALL_JAVA = f"Install Java {OLDEST_JAVA} or newer (openjdk-17-jre-headless; brew: openjdk@17), and set JAVA_HOME."
+_INSTALL_JAVA = (
+    f"Install Java {OLDEST_JAVA} or newer "
+    "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), "
+    "and set JAVA_HOME when it is not on the PATH."
+)
 
 
 def local_spark(

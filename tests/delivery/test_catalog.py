@@ -90,7 +90,7 @@ def test_a_consumer_s_whole_life_in_a_catalog(
 def test_the_journal_of_a_catalog_s_table_is_found_by_its_table_part(
     tmp_path: Path, zone: ZoneWriter
 ) -> None:
-    """Whatever its case; the schema of which was applied, where there are two."""
+    """Whatever its case; the schema of which was applied, where there are two; also while a new life has no plan."""
     state = tmp_path / "state"
     orders = zone.table("Orders", keys=["id"], schema="dbo")
     orders.file([{"id": 1}])
@@ -102,6 +102,9 @@ def test_the_journal_of_a_catalog_s_table_is_found_by_its_table_part(
     for table in ("orders", "ORDERS", "dbo/Orders"):
         _, keys = find_mirror("s", table, catalog="c", state=str(state))
         assert ("id",) == keys
+    Journal(open_store(state), parse_name("dbo/Orders")).begin_life("reset", str(zone), 2)
+    _, keys = find_mirror("s", "orders", catalog="c", state=str(state))
+    assert ("id",) == keys
     _, keys = find_mirror("s", "order", catalog="c", state=str(state))
     assert () == keys
 

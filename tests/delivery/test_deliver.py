@@ -667,7 +667,7 @@ def test_consumers_are_listed_rewound_and_dropped(source: Source) -> None:
     mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
     assert source.status().position is None
     assert source.export().rows == 2
-    with pytest.raises(mirrorlib.FeedError, match="`start` is beyond the newest"):
+    with pytest.raises(mirrorlib.FeedError, match="`to` is beyond the newest"):
         mirrorlib.rewind_consumer(source.target, "lake", 99)
     assert mirrorlib.drop_consumer(source.target, "lake") == ("orders",)
     assert mirrorlib.consumers(source.target).streams == ()

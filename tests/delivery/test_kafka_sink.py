@@ -891,7 +891,7 @@ def test_what_kafka_refuses_is_told_and_nothing_is_seen(
         (f"{open_port}/x?positions=forgetful", "types", "not compacted", "cleanup.policy"),
         (f"{open_port}/x?transaction.timeout.ms=1800000", "types", "that long", "transaction.max"),
         (f"{open_port}/x?transaction.timeout.ms=1000", "types", "within 1 seconds", "TRANSACTION_TIMEOUT_MS"),
-        (f"{open_port}/x?sasl.pasword=wrong-word", "types", "sasl.pasword", "Correct what was found"),
+        (f"{open_port}/x?sasl.pasword=wrong-word", "types", "sasl.pasword", "Correct an option"),
         (f"{open_port}/x?ssl.ca.location=/none&security.protocol=SSL", "types", "Kafka refuses", "an option in the URL or in MIRRORLIB_KAFKA_"),
         (f"{open_port}/compacted", "plain", "refuses a message", "key"),
     ]  # fmt: skip

@@ -430,7 +430,7 @@ def test_a_rebuild_that_has_begun_says_what_it_lacks(
     assert ("blocked", None, ()) == (told.state, told.file, files)
     missed = f"{folder}/{missing:020d}.parquet".removeprefix("/")
     assert told.reason.startswith(f"{missed} is not in the landing zone")
-    assert "begin with a snapshot of the source" in told.reason
+    assert "publish a snapshot of the source" in told.reason
     assert told.reason.endswith(how)
 
 

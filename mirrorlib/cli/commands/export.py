@@ -70,10 +70,10 @@ EXPORT = Command(
         "--consumer! NAME": "who is delivered to",
         "--to! URL": "delta:PATH, delta:catalog.schema, files:URL?format=parquet|jsonl|csv, zone:URL, "
         "jdbc:postgresql://…, jdbc:sqlite:PATH or kafka://HOST:PORT/TOPIC",
-        "--mode changes|current|scd2": "delta: every change, a kept copy, or every state with its validity",
+        "--mode changes|current|scd2": "delta: every change (default), a kept copy, or every state with its validity",
         "--net": "fold each window to what is different between its ends",
-        "--start snapshot|now|N": "a new consumer is given all rows (default), only what comes, or what came after N",
-        "--on-expired fail|snapshot": "when changes that it has not read are gone: stop (default), or give it all rows",
+        "--start snapshot|now|N": "give a new consumer all rows (default), what comes, or what came after version N",
+        "--on-expired fail|snapshot": "when changes it has not read are gone: stop (default), or replace all it has",
         "--key* COLUMN|JSON": "a key column of every table, in place of those known from its landing zone; may "
         """be repeated, or all of them as a JSON list, or by table: '{"dbo/orders": ["id"]}', where [] is none""",
         "--no-key": "go by no keys, though they are known: equal rows are counted",

@@ -84,7 +84,10 @@ def _prove_passed(
             if not good:
                 msg = f"the file holds something else than what batch {plan.batch} has applied under its name"
                 found = f"{zone.url} instead of {plan.zone}"
-                step = f"Use that zone, put it back, remove it, or start over: mirrorlib reset TARGET {work.table}"
+                anew = f"to fill the table from this zone: mirrorlib reset TARGET {work.table}"
+                step = (
+                    f"Use {plan.zone}, or put the file back as it was there, or remove it; {anew}"
+                )
                 raise FileChangedError(
                     msg, table=work.table, file=file.name, found=found, next_step=step
                 )
