@@ -77,10 +77,8 @@ def test_missing_packages_are_named_with_the_extra_that_has_them() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout
 
-    assert (
-        "pyspark and delta is not installed. Install it with mirrorlib's wheel: pip install" in said
-    )
-    assert "'WHEEL[local]', or in a clone: pip install '.[local]'." in said
+    assert "pyspark and delta is not installed. Install it: pip install delta-spark==" in said
+    assert "or in a clone: pip install '.[local]'." in said
 
 
 def test_a_catalog_that_ends_with_its_session_is_refused(spark: SparkSession) -> None:

@@ -58,7 +58,6 @@ _CONF = {
     _ZONE: "UTC",
     _VARIABLES: "false",
     **READS_WHOLE,  # for Delta's own files, of which reader options say nothing
-    **READS_FEEDS,
     "spark.sql.timestampType": "TIMESTAMP_LTZ",  # of "timestamp" in DDL and casts
     "spark.sql.caseSensitive": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",  # else a quoted name is a pattern of names
@@ -176,6 +175,7 @@ def _set_up(spark: SparkSession) -> SparkSession:
                 raise
             if name == _VARIABLES:
                 _SUBSTITUTING.add(session)
+    read_days(session)
     if read_conf(session, _BACKSLASHES) == "true":  # Connect warns of whoever sets it
         set_conf(session, _BACKSLASHES, "false")  # else `sql_text` would write other texts
     if not _can_set(session, TXN_APP, "tried"):
@@ -302,6 +302,13 @@ def set_conf(session: SparkSession, name: str, value: str) -> None:
             return
         msg = f"the compute does not let a session set {name}, which the result depends on"
         raise ComputeError(msg, found=first_line(exc)) from exc
+
+
+def read_days(session: SparkSession) -> None:
+    """Let a session read feeds with every day as it is, where the compute lets it: docs/feed.md says so."""
+    for name, value in READS_FEEDS.items():
+        with contextlib.suppress(ComputeError):
+            set_conf(session, name, value)
 
 
 def read_conf(session: SparkSession, name: str) -> str | None:

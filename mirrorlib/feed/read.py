@@ -22,12 +22,12 @@ from mirrorlib.delta.actions import Metadata
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.sessions import (
-    READS_FEEDS,
     READS_WHOLE,
     WRITES_DATES,
     configured,
     new_session,
     read_conf,
+    read_days,
     set_conf,
 )
 from mirrorlib.delta.trouble import condition_of
@@ -207,10 +207,10 @@ def _own_session(spark: SparkSession) -> SparkSession:
     """Make a session that finds the same tables under the same names, and reads versions with their own schemas."""
     own = new_session(spark)
     carried = {name: read_conf(spark, name) for name in _COPIED_SETTINGS}
-    needed = {**READS_WHOLE, **READS_FEEDS, **WRITES_DATES, _TRAVELS: "true"}
-    for name, value in {**carried, **needed}.items():
+    for name, value in {**carried, _TRAVELS: "true", **READS_WHOLE, **WRITES_DATES}.items():
         if value is not None:
             set_conf(own, name, value)
+    read_days(own)
     # By SQL: Delta's catalog takes for its own the session that is at work when it is first asked for anything.
     own.sql(f"SET CATALOG {quote(spark.catalog.currentCatalog())}")
     own.sql(f"USE NAMESPACE {spark.catalog.currentDatabase()}")

@@ -18,7 +18,6 @@ from mirrorlib.ingest.lifecycle import _next_life
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.reset import _begin_anew
 from mirrorlib.journal.disk import Journal
-from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore
 from operate.test_status import applied
@@ -381,7 +380,7 @@ def test_the_number_of_a_reset_counts_for_more_than_a_job_s(
         table.file([{"id": number}], number=number)
     journal = Journal(LocalStore(tmp_path / "state"), name)
     journal.begin_life(why, str(zone), 1, 13)
-    listing = open_folder(LocalStore(zone.root), TableFolder(name=name, path="orders")).listing
+    listing = open_folder(LocalStore(zone.root), name).listing
     job = cast("Job", SimpleNamespace(options=Options(start_at=10), rebuilds=False))
 
     assert begun == _next_life(job, journal, journal.lives(), listing)

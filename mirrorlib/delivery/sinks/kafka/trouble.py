@@ -85,7 +85,7 @@ class Scene:
         if code == KafkaError.INVALID_RECORD:
             step = "A compacted topic takes no messages without a key: name the key columns, or use another topic."
             return "the broker refuses a message", step
-        step = f"Correct an option in the URL or in {ENVIRONMENT}…, or make the topic; else the next run tries again."
+        step = f"Correct an option in the URL or in {ENVIRONMENT}…, or make the topic beforehand; else run again."
         return "Kafka refuses", step
 
 
