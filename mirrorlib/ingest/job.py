@@ -30,7 +30,7 @@ from mirrorlib.ingest.report import SHOWS_NOTHING, PlannedTable
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Life, zone_of
-from mirrorlib.landing.listing import Tables, list_tables
+from mirrorlib.landing.listing import Tables, is_unlisted, list_tables
 from mirrorlib.names import TableName, find_conflicts, matches, refuse_unmatched
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target, settled
@@ -158,7 +158,8 @@ def _list_shown(job: Job, known: Collection[TableName]) -> Tables:
         unlisted = isinstance(refusal, StoreError)
         filled = (name for name in known if unlisted and name.schema == shown.schema)
         found |= {name: refusal for name in filled if _is_of(job, name)} or {shown: refusal}
-    conflicts = _conflicts_with_kept(job, found, known)
+    tables = [name for name, refusal in found.items() if not is_unlisted(name, refusal)]
+    conflicts = _conflicts_with_kept(job, tables, known)
     return {name: refusal or conflicts.get(name) for name, refusal in found.items()}
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import carries_marks, lend_session, side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import MirrorError, StoreError
+from mirrorlib.errors import MirrorError
 from mirrorlib.events import STOPPED, Event, Observer, emit_state, pick
 from mirrorlib.ingest.advance import advance_table
 from mirrorlib.ingest.applying import Applying
@@ -37,6 +37,7 @@ from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.leases import Lease, hold
+from mirrorlib.landing.listing import is_unlisted
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, PathOrUrl
 from mirrorlib.store.target import Target
@@ -99,8 +100,7 @@ def apply_job(job: Job, approve: str | None = None) -> ApplyReport:
     def apply_next(name: TableName) -> TableReport:
         in_flight.append(name)
         act = partial(_advance, job, name, tables[name])
-        unlisted = isinstance(tables[name], StoreError) and name.table == "*"
-        report = _report(job, name, act, known=not unlisted)
+        report = _report(job, name, act, known=not is_unlisted(name, tables[name]))
         in_flight.remove(name)
         return report
 

@@ -118,6 +118,11 @@ def list_tables(zone: Store) -> Tables:
     return {name: unlisted.get(name) or conflicts.get(name) or uncarriable(name) for name in names}
 
 
+def is_unlisted(name: TableName, refusal: MirrorError | None) -> bool:
+    """Say whether a name stands for all tables of a schema folder that cannot be listed: no table is called so."""
+    return name.table == "*" and isinstance(refusal, StoreError)
+
+
 def shows_tables(zone: Store) -> bool:
     """Say whether a zone shows any table; one that does not looks like one that is not mounted."""
     return zone.list_folder("") is not None and bool(list_tables(zone))

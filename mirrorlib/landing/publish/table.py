@@ -17,7 +17,7 @@ from mirrorlib.errors import (
 )
 from mirrorlib.identifiers import find_name
 from mirrorlib.landing.columns import DELETE, UPSERT, check_names
-from mirrorlib.landing.listing import list_tables
+from mirrorlib.landing.listing import is_unlisted, list_tables
 from mirrorlib.landing.publish.allocate import PublishedFile, publish_next
 from mirrorlib.landing.publish.claims import Call, FileSequence, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
@@ -231,7 +231,8 @@ class LandingTable:
         """Refuse a new table beside which a good one of the zone would stop, as readers stop both."""
         # Where the zone itself is not there yet, or may not be listed, nobody can tell.
         with contextlib.suppress(LandingZoneError, StoreError):
-            others = list_tables(self._zone)
+            shown = list_tables(self._zone).items()
+            others = (name for name, refusal in shown if not is_unlisted(name, refusal))
             if error := find_conflicts({self._table, *others}).get(self._table):
                 step = "Publish under another name, or remove the other table's folder first."
                 raise error.but(next_step=step)
