@@ -53,9 +53,10 @@ def list_consumers(
 
     """
     place = Target.of(target, catalog=catalog, state=state)
-    if consumer is None:
-        refuse_unmatched(tables, [parse_name(one.table) for one in _registered(place, None, ())])
-    found = known_streams(place, consumer, tables) if consumer else _registered(place, None, tables)
+    every = known_streams(place, consumer, tables) if consumer else _registered(place, None, ())
+    named = [(parse_name(each.table), each) for each in every]
+    refuse_unmatched(() if consumer else tables, [name for name, _ in named])
+    found = (each for name, each in named if matches(name, tables))
     streams = tuple(_status_safely(place, each, spark) for each in found)
     return ConsumersReport(target=place.shown, streams=streams)
 

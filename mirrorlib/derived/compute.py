@@ -45,9 +45,8 @@ class Computed:
     old: DataFrame | None = None
     how: How = "full"
     why: str = ""
-    changed: tuple[
-        bool, ...
-    ] = ()  # for each source whether rows have changed, where that was asked
+    # For each source whether rows have changed, where that was asked.
+    changed: tuple[bool, ...] = ()
 
 
 def compute(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:

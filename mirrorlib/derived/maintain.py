@@ -103,13 +103,7 @@ def maintain_current_view(
     if changes.isStreaming and checkpoint is None:
         msg = "a stream has to keep its progress somewhere"
         raise KeysError(msg, table=target, next_step="Name a checkpoint.")
-    kept: object = tombstone_retention
-    if kept is not None and not (isinstance(kept, timedelta) and kept >= timedelta(0)):
-        msg, step = (
-            "`tombstone_retention` is no length of time",
-            "Give timedelta(days=30), or none.",
-        )
-        raise KeysError(msg, table=target, found=str(kept), next_step=step)
+    _check_retention(target, tombstone_retention)
     spark = changes.sparkSession
     keys = require_keys(changes, primary=True)
     if keys.unique and keys.deleted is not None:
@@ -148,6 +142,13 @@ def _start(rows: DataFrame, view: View, checkpoint: str, *, available_now: bool)
     if available_now:
         writer = writer.trigger(availableNow=True)
     return writer.start()
+
+
+def _check_retention(target: str, kept: object) -> None:
+    if kept is not None and not (isinstance(kept, timedelta) and kept >= timedelta(0)):
+        msg = "`tombstone_retention` is no length of time"
+        step = "Give timedelta(days=30), or none."
+        raise KeysError(msg, table=target, found=str(kept), next_step=step)
 
 
 def read_current_view(spark: SparkSession, target: str) -> DataFrame:

@@ -74,7 +74,7 @@ def derive_table(
 
     """
     began = time.perf_counter()
-    check_name(name and f"{CONSUMER}{name}")
+    check_name(f"{CONSUMER}{name}" if name else "")
     place = find_place_with_state(spark, target, state)
     store = open_store(place.root.state)
     open_state(store)

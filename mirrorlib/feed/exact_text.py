@@ -56,17 +56,6 @@ def decimal_text(value: Column, scale: int) -> Column:
     return f.call_function("format_number", value, f.lit(digits))
 
 
-def json_of(
-    frame: DataFrame,
-    names: Sequence[str],
-    tell: Callable[[Column, t.DataType], Column] | None = None,
-) -> Column:
-    """Write some columns as one JSON object, each as *tell* says, or as `json_value` does."""
-    told = tell or json_value
-    values = [told(f.col(quote(name)), frame.schema[name].dataType).alias(name) for name in names]
-    return f.to_json(f.struct(*values), JSON_OPTIONS)
-
-
 def json_value(column: Column, kind: t.DataType) -> Column:
     """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly.
 
@@ -90,3 +79,13 @@ def json_value(column: Column, kind: t.DataType) -> Column:
         json_value(column[field.name], field.dataType).alias(field.name) for field in kind.fields
     ]
     return f.when(column.isNotNull(), f.struct(*fields))
+
+
+def json_of(
+    frame: DataFrame,
+    names: Sequence[str],
+    tell: Callable[[Column, t.DataType], Column] = json_value,
+) -> Column:
+    """Write some columns as one JSON object, each as *tell* says."""
+    values = [tell(f.col(quote(name)), frame.schema[name].dataType).alias(name) for name in names]
+    return f.to_json(f.struct(*values), JSON_OPTIONS)

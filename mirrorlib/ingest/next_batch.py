@@ -19,10 +19,7 @@ from mirrorlib.identifiers import by_name
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
 from mirrorlib.ingest.batch.outcome import cause_of
-from mirrorlib.ingest.files.continued_life import (
-    rebuilt_position,
-    refuse_replaced,
-)
+from mirrorlib.ingest.files.continued_life import rebuilt_position, refuse_replaced
 from mirrorlib.ingest.files.plan import (
     Files,
     first_position,

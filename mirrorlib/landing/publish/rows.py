@@ -161,10 +161,8 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if data == "":  # of which Python makes the working directory
-        msg, step = (
-            "the path of the file to publish is empty",
-            "Give that of a Parquet or CSV file.",
-        )
+        msg = "the path of the file to publish is empty"
+        step = "Give that of a Parquet or CSV file."
         raise ChangeFileError(msg, table=table, next_step=step)
     if isinstance(data, str | Path):
         return read_file(Path(data), table=table, types=types)
