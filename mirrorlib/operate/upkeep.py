@@ -14,13 +14,16 @@ from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from mirrorlib.commit.mark import METADATA, as_metadata
 from mirrorlib.delivery.consumers import tell_horizon
 from mirrorlib.delta.address import FeedTable, act_on_tables, find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits
+from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.lock import find_place
 from mirrorlib.delta.properties import FILE_RETENTION
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
 from mirrorlib.errors import JournalError, StoreError
+from mirrorlib.feed.owners import is_owners
 from mirrorlib.feed.proof import CLOCKS, kept_for, retention_of
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.registry import Registry, registries
@@ -218,10 +221,14 @@ def _vacuum(
     # Delta itself reads the table's own: said here, in whole hours, it might be less.
     statement = f"VACUUM {table.sql}" + ("" if hours is None else f" RETAIN {hours} HOURS")
     listers = min(_LISTERS, int(read_conf(spark, _PARALLELISM) or _LISTERS))
-    with configured(spark, {}, {_PARALLELISM: str(listers), _IGNORES: "false"}):
+    settings = {_PARALLELISM: str(listers), _IGNORES: "false"}
+    if is_owners(table.commits, table.commits.newest):
+        # Else the commit that wrote the rows of a quiet table leaves its log, and with it what is claimed of its keys.
+        settings[METADATA] = as_metadata({ON: table.commits.newest})
+    with lend_session(spark) as session, configured(session, {}, settings):
         if dry_run:
-            return len(spark.sql(f"{statement} DRY RUN").collect())
-        spark.sql(statement)
+            return len(session.sql(f"{statement} DRY RUN").collect())
+        session.sql(statement)
     last = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").collect()[0]
     deleted = (last["operationMetrics"] or {}).get("numDeletedFiles")
     return int(deleted) if last["operation"] == "VACUUM END" and deleted is not None else None

@@ -248,6 +248,27 @@ def test_a_column_of_another_type_is_no_key_any_more(spark: SparkSession, tmp_pa
     assert [("id",), ("id",), ()] == told
 
 
+def test_keys_of_a_quiet_table_outlive_its_log(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """A vacuum says again whose the rows are, before Delta forgets the commit that wrote them; not of others' rows."""
+    zone.table("orders", keys=["id"]).file([{"id": 1, "v": "a"}], markers=[0])
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
+    path, claims = Path(target, "orders"), []
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    for statement in ("", f"INSERT INTO delta.`{path}` VALUES (1, 'b')"):
+        if statement:
+            spark.sql(statement)
+        quiet = newest_version(path)
+        assert mirrorlib.vacuum(spark, target).ok
+        for version in range(quiet + 1):
+            for file in (path / "_delta_log").glob(f"{version:020d}.*"):
+                file.unlink()
+        claims.append(claimed(spark, path))
+
+    assert [(ID, True), (Keys(), False)] == claims
+
+
 def test_a_feed_has_the_partition_key(spark: SparkSession, tmp_path: Path) -> None:
     """Net changes have it, too; a changelog needs to be told what identifies a row, as several may have a key."""
     table = plain(spark, tmp_path / "t", GROUPED)
