@@ -72,17 +72,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     if verified is not None and (verified.life, verified.batch) != (plan.life, plan.batch):
         verified = None
     known = verified.version if verified else last.version
-    looked = known if verified else last.version - 1
-    compared = bool(plan.before) or last.kind == "difference"
-    if not verified and compared and plan.table_version is not None:
-        # What came between a plan and its commit; a batch that fills a table from nothing replaces that, too.
-        looked = min(plan.table_version, looked)
-    newest = work.log.newest(at_least=known)
-    commits = () if newest is None else work.log.commits(looked, newest)
-    # Under "WriteSerializable" rows may have come while a first batch was written, which it does not replace.
-    read = commits[0].read if commits and not verified and not compared else None
-    if newest is not None and read is not None and read < looked:
-        commits = work.log.commits(read, newest)
+    newest, commits = _read_since(work, plan, last, verified)
     if newest is None or newest < known or not _has_commit(work, last.version, commits):
         raise _gone(work, last)
     _refuse_old_journal(work, commits, plan.batch)
@@ -112,6 +102,27 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         readers=found.readers,
         vectors=found.vectors,
     )
+
+
+def _read_since(
+    work: Work, plan: Plan, last: Done, verified: Verified | None
+) -> tuple[int | None, tuple[Commit, ...]]:
+    """Return the newest version, and the commits since what was *verified*, or since the last batch was planned."""
+    if verified is not None:
+        newest = work.log.newest(at_least=verified.version)
+        return newest, () if newest is None else work.log.commits(verified.version, newest)
+    looked = last.version - 1
+    compared = bool(plan.before) or last.kind == "difference"
+    if compared and plan.table_version is not None:
+        # What came between a plan and its commit; a batch that fills a table from nothing replaces that, too.
+        looked = min(plan.table_version, looked)
+    newest = work.log.newest(at_least=last.version)
+    commits = () if newest is None else work.log.commits(looked, newest)
+    # Under "WriteSerializable" rows may have come while a first batch was written, which it does not replace.
+    read = commits[0].read if commits and not compared else None
+    if newest is not None and read is not None and read < looked:
+        commits = work.log.commits(read, newest)
+    return newest, commits
 
 
 def _has_commit(work: Work, version: int, commits: tuple[Commit, ...]) -> bool:
