@@ -185,7 +185,10 @@ def _fit_column(
     kind, word = published_type(field.type, text=given.metadata.is_text)
     if kind is None:
         msg = "this type has no place in the open mirroring format"
-        step = "Publish nested values as a JSON string and numbers with at most 38 digits."
+        step = (
+            "Publish nested values as a JSON string, durations as whole numbers of one unit, and numbers with at most "
+            "38 digits."
+        )
         if given.metadata.is_text:
             msg = "this type has no place in delimited text"
             step = "Publish Parquet, or convert the column to double or string."

@@ -46,7 +46,8 @@ class Wanted:
 
 def published_type(stored: pa.DataType, *, text: bool) -> tuple[pa.DataType | None, str]:
     """Return the type that a column is published as, None when it has none, and its name in delimited text."""
-    kind = mirror_type(stored, "keep")
+    # A duration would be a number without its unit, which is not the same with every library.
+    kind = None if pa.types.is_duration(stored) else mirror_type(stored, "keep")
     if not text or kind is None or pa.types.is_null(kind):
         return kind, ""
     if pa.types.is_time(stored):

@@ -160,7 +160,7 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if data == "":  # of which Python makes the working directory
+    if isinstance(data, str) and not data:  # of which Python makes the working directory
         msg = "the path of the file to publish is empty"
         step = "Give that of a Parquet or CSV file."
         raise ChangeFileError(msg, table=table, next_step=step)
@@ -171,7 +171,7 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
     if hasattr(data, "__arrow_c_stream__"):  # Arrow's own reader, polars, DuckDB, pandas 2.2 …
         try:
             return pa.table(data)
-        except pa.ArrowException as exc:  # its text shows values
+        except (pa.ArrowException, OverflowError, TypeError) as exc:  # its text shows values
             msg = "the frame cannot be handed out as Arrow"
             step = "Give each column values of one type."
             found = type(exc).__name__

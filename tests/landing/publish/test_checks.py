@@ -104,12 +104,13 @@ def test_every_type_is_published_as_one_that_delta_has(
         (pa.struct([("a", pa.int32())]), {"a": 1}),
         (pa.map_(pa.string(), pa.int32()), [("a", 1)]),
         (pa.decimal256(60, 0), Decimal(1)),
+        (pa.duration("us"), 1),
     ],
 )
 def test_a_type_without_a_place_in_the_format_is_refused(
     tmp_path: Path, kind: pa.DataType, value: Any
 ) -> None:
-    """Nested values, and numbers of more than 38 digits."""
+    """Nested values, numbers of more than 38 digits, and durations, whose unit no reader would know."""
     found = refusal(tmp_path, column(kind, value))
 
     assert ("v", str(kind)) == (found.column, found.found)

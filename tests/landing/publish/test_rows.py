@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -61,6 +62,20 @@ def test_rows_are_taken_from_whatever_hands_out_arrow(data: object) -> None:
     rows = taken(data)
 
     assert ROWS.equals(rows, check_metadata=True)
+
+
+def test_rows_are_taken_from_frames_of_pandas_and_polars() -> None:
+    """They compare with anything value by value, which no frame that is made up does."""
+    for frame in (ROWS.to_pandas(), pl.from_arrow(ROWS)):
+        assert ROWS.to_pylist() == taken(frame).to_pylist()
+
+
+def test_what_arrow_cannot_hold_is_refused_as_such() -> None:
+    """Pandas hands it out by other errors than Arrow's."""
+    frame = ROWS.to_pandas()
+    frame["v"] = [2**70, 1]
+    with pytest.raises(SchemaError, match="cannot be handed out as Arrow"):
+        taken(frame)
 
 
 def test_a_frame_of_mixed_values_is_refused_without_showing_them() -> None:
