@@ -7,12 +7,13 @@ In: a `Target` and a table's name. Out: `TableRef` (how SQL, writers and the log
 from __future__ import annotations
 
 import contextlib
+import copy
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.actions import read_metadata
+from mirrorlib.delta.actions import Metadata, read_metadata
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, FileLog, HistoryLog, TableLog
@@ -118,8 +119,6 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
 
 
 def _find_by_log(spark: SparkSession, ref: TableRef, commits: Commits) -> Found:
-    from pyspark.sql.types import StructType
-
     said = commits.checksum
     metadata = read_metadata(said["metadata"]) if "metadata" in said else commits.metadata
     protocol = said.get("protocol") or commits.protocol
@@ -127,7 +126,7 @@ def _find_by_log(spark: SparkSession, ref: TableRef, commits: Commits) -> Found:
     return Found(
         id=metadata.id,
         bytes=_describe(spark, ref)["sizeInBytes"] or 0 if size is None else size,
-        schema=StructType.fromJson(dict(metadata.schema)),
+        schema=spark_schema(metadata),
         properties=metadata.properties,
         location=str(ref.path),
         features=frozenset(
@@ -136,6 +135,13 @@ def _find_by_log(spark: SparkSession, ref: TableRef, commits: Commits) -> Found:
             for name in protocol.get(kind) or ()
         ),
     )
+
+
+def spark_schema(metadata: Metadata) -> StructType:
+    """Read a table's columns as Spark does, which changes what it reads where text has a collation."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(copy.deepcopy(dict(metadata.schema)))
 
 
 def check_made(found: Found | None, table: str) -> Found:

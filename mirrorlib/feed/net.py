@@ -176,8 +176,11 @@ def orderable(rows: DataFrame, columns: Sequence[str]) -> list[Column]:
 
 
 def is_comparable(kind: DataType) -> bool:
-    """Say whether Spark can group, hash and order by a type: by no map, variant or place, however deep inside."""
-    return is_free_of(kind, _INCOMPARABLE)
+    """Say whether Spark can group, hash and order by a type, and takes no two values for one.
+
+    It can by no map, variant or place, however deep inside; where text has a collation, `bob` may be `BOB`.
+    """
+    return is_free_of(kind, _INCOMPARABLE) and " collate " not in kind.simpleString()
 
 
 def sign() -> Column:

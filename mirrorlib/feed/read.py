@@ -30,6 +30,7 @@ from mirrorlib.delta.sessions import (
     read_days,
     set_conf,
 )
+from mirrorlib.delta.table import spark_schema
 from mirrorlib.delta.trouble import condition_of
 from mirrorlib.errors import ComputeError, FeedError
 from mirrorlib.feed.enable import check_names
@@ -190,7 +191,7 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
 def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFrame:
     """Read a window that was proven whole, segment by segment; raises as `read_rows` does."""
     refuse_losses(spark, table)
-    schema = t.StructType.fromJson(dict(window.metadata.schema))
+    schema = spark_schema(window.metadata)
     if not window.segments:
         return spark.createDataFrame([], feed_schema(window))
     if (rows := read_directly(spark, table, window, schema)) is not None:
@@ -230,7 +231,7 @@ def _read_segment(
         return True
 
     frame = _loaded(spark, table, reader, lift=prove)
-    was = t.StructType.fromJson(dict(segment.metadata.schema))
+    was = spark_schema(segment.metadata)
     return frame.select(*tell_columns(frame, was, schema), *FEED_COLUMNS)
 
 
@@ -268,7 +269,7 @@ def _loaded(
 
 def feed_schema(window: Window) -> t.StructType:
     """Return the columns of a window's rows, and what tells the change."""
-    table = t.StructType.fromJson(dict(window.metadata.schema))
+    table = spark_schema(window.metadata)
     fields = [t.StructField(field.name, field.dataType) for field in table.fields]
     schema = t.StructType(fields).add(KIND, t.StringType())
     return schema.add(VERSION, t.LongType()).add(TIME, t.TimestampType())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mirrorlib
+from mirrorlib.delta.actions import Metadata
+from mirrorlib.delta.table import spark_schema
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import is_comparable
 
@@ -130,3 +133,18 @@ def test_types_are_told_by_what_they_are_not_by_what_fields_are_named() -> None:
 
     assert is_comparable(types.StructType().add("geometry", types.StringType()))
     assert not is_comparable(types.StructType().add("plain", nested))
+
+
+def test_text_with_a_collation_cannot_be_compared() -> None:
+    """Two values may be one to Spark; and to read a schema does not change it, so that it can be read again."""
+    types = pytest.importorskip("pyspark.sql.types")
+    if not hasattr(types.StringType(), "collation"):
+        pytest.skip("collations came with Spark 4")
+    text = types.StringType("UTF8_LCASE")
+    schema = types.StructType().add("v", types.ArrayType(text)).jsonValue()
+    metadata = Metadata(id="t", schema=json.loads(json.dumps(schema)), properties={})
+
+    assert spark_schema(metadata) == spark_schema(metadata)
+    assert schema == metadata.schema
+    assert not is_comparable(spark_schema(metadata))
+    assert is_comparable(types.StructType().add("v", types.StringType()))

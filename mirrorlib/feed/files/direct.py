@@ -27,6 +27,7 @@ from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.address import FeedTable
 from mirrorlib.delta.columns import Column, Columns, to_columns
 from mirrorlib.delta.sessions import ARROW_FRAMES, PATTERN, file_reader, is_remote, spark_generation
+from mirrorlib.delta.table import spark_schema
 from mirrorlib.feed.net import INSERT, KIND, TIME, VERSION
 from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import find_name, fold_name, quote
@@ -91,7 +92,7 @@ def _is_plain(window: Window) -> bool:
 
 def columns_of_window(window: Window) -> Columns:
     """Give the table's columns as of the window's end; those of types that no mirror has are left out."""
-    fields = StructType.fromJson(dict(window.metadata.schema)).fields
+    fields = spark_schema(window.metadata).fields
     return to_columns((one.name, one.dataType.simpleString()) for one in fields)
 
 
