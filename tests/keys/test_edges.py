@@ -437,6 +437,28 @@ def sql_function(c: Case, statement: str) -> None:
     c.session.sql(statement)
 
 
+@edge("what only grammar names", WHOLE)
+def grammatical(c: Case) -> DataFrame:
+    """No list of functions has it."""
+    return c.df.selectExpr(
+        "*",
+        "try_cast(w AS BIGINT) AS a",
+        "dateadd(DAY, 1, timestamp_seconds(v)) AS b",
+        "timestampdiff(HOUR, timestamp_seconds(v), now()) AS c",
+        "w LIKE ANY ('a%', 'b%') AS e",
+        "w NOT LIKE ALL ('a%', 'b%') AS g",
+    )
+
+
+@edge("pipes", WHOLE)
+def piped(c: Case) -> DataFrame:
+    """Each is one more operator."""
+    if c.session.version < "4":
+        pytest.skip("they came with Spark 4")
+    c.view()
+    return c.session.sql("FROM kv |> WHERE v > 1 |> SELECT k1, k2, d, ts, v, w")
+
+
 @edge("function defined in SQL", NONE)
 def in_sql(c: Case) -> DataFrame:
     """It prints as Spark's own do, but for its name."""

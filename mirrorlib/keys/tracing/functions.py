@@ -26,8 +26,8 @@ _OTHERS = frozenset({"java_method", "reflect", "try_reflect"})  # they call any 
 # What Spark writes so without there being such a function; `__pivot_` begins the columns from which it makes a pivot's.
 _WRITTEN = re.compile(
     r"ArrayType|MapType|StructField|StructType|atleastnnonnulls|currentrow\$|knownnullable|"
-    r"lambdafunction|namedlambdavariable|outer|pivotfirst|precisetimestampconversion|"
-    r"specifiedwindowframe|unboundedfollowing\$|unboundedpreceding\$|varchar|"
+    r"lambdafunction|namedlambdavariable|(?:not)?like(?:all|any)|outer|pivotfirst|precisetimestampconversion|"
+    r"specifiedwindowframe|timestampadd|timestampdiff|try_cast|unboundedfollowing\$|unboundedpreceding\$|varchar|"
     r"windowspecdefinition|__pivot_.*",
     re.DOTALL,
 )

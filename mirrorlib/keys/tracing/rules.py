@@ -79,6 +79,7 @@ _UNARY = {
     "GlobalLimit": _picking("limit", _FEWER, "columns"),
     "LocalLimit": _picking("limit", _FEWER),
     "Offset": _picking("offset", _FEWER, "columns"),
+    "PipeOperator": _row_by_row("|>"),
     "Project": _row_by_row("select"),
     "RebalancePartitions": _shuffled("rebalance"),
     "Repartition": _shuffled("repartition"),
