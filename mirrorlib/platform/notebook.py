@@ -13,13 +13,12 @@ import json
 import os
 import re
 import sys
-import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mirrorlib.delta.lock import find_place
 from mirrorlib.errors import ParameterError, StoppedError, first_few
@@ -43,7 +42,6 @@ _ONELAKE = "onelake.dfs.fabric.microsoft.com"
 # SQLite would take the path for one of the driver's own disk, which goes with the session, or lock and write in place
 # on a mount of OneLake.
 _SQLITE = re.compile(r"jdbc:sqlite:(//)?(\./)?(/lakehouse/default/)?(Files|Tables)(/|$)")
-_LONGEST = 1_000  # characters of what a platform says
 _EXIT_LIMIT = 1_000_000  # characters that every host takes as a notebook's value
 
 
@@ -206,39 +204,6 @@ def finish(names: Mapping[str, Any], report: Report) -> None:
         utilities.notebook.exit(value)
     else:
         sys.stdout.write("The run is well.\n")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Trial(Report):
-    """What became of steps that were tried one after the other: their names, seconds, and what stood in the way."""
-
-    columns: ClassVar = ("step", "outcome", "seconds")
-    steps: list[tuple[str, float, str]] = field(default_factory=list)
-
-    def take(self, step: Callable[[], object]) -> None:
-        """Try a step; whatever it raises is told, and those behind it are tried all the same."""
-        began, said = time.perf_counter(), ""
-        try:
-            step()
-        except Exception as exc:  # noqa: BLE001  # whatever a platform refuses is what this is for
-            causes = dict.fromkeys(str(one) for one in (exc, exc.__cause__) if one is not None)
-            said = " ".join(causes)[:_LONGEST] or type(exc).__name__
-        self.steps.append((step.__name__, round(time.perf_counter() - began, 3), said))
-
-    @property
-    def ok(self) -> bool:
-        """Say whether nothing was refused."""
-        return not any(said for _, _, said in self.steps)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a step."""
-        return [
-            (name, "refused" if said else "ok", f"{took:.1f}") for name, took, said in self.steps
-        ]
-
-    def notes(self) -> list[str]:
-        """Say what stood in the way."""
-        return [f"{name}: {said}" for name, _, said in self.steps if said]
 
 
 def check(report: Report) -> None:
