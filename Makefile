@@ -19,7 +19,7 @@ FAKETIME ?= $(firstword $(wildcard /usr/lib/*/faketime/libfaketime.so.1 /usr/lib
 QUIET := --quiet --no-compile --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test thorough check format docs cluster fuzz torture soak serverless history bench bench-quick smoke35 release clean machine
+.PHONY: help demo test thorough check format docs cluster fuzz torture soak serverless history bench bench-quick smoke35 wheel release clean machine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench-quick: .venv/dev.stamp ## See that every workload runs and ends equal, in 
 
 smoke35: .venv35/dev.stamp ## Run the smoke tests on Spark 3.5 and Delta 3.3
 	$(BIN35)/pytest -m smoke -n 2 --dist loadfile $(PYTEST)
+
+wheel: ## Build the wheel into dist/, with a version for each content
+	@"$(PYTHON)" tools/wheel.py
 
 release: .venv/release.stamp ## Build wheel and sdist, and test them in environments of their own
 	$(BIN)/python tools/release.py

@@ -20,18 +20,16 @@ from email import message_from_bytes
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from papermill.exceptions import PapermillExecutionError
 
 from bundle import Rendered, filled, parameters_of
-from mirrorlib.fabric.wheel import build_clone
 from papers import Reader
 
 _SOURCE = (
-    "LICENSE", "README.md", "bundles", "databricks.yml", "examples", "mirrorlib", "notebooks", "pyproject.toml",
+    "LICENSE", "README.md", "bundles", "databricks.yml", "examples", "mirrorlib", "notebooks", "pyproject.toml", "tools",
 )  # fmt: skip
 # What a runtime has of its own, with all that each asks for: Spark, Delta, a client of Spark Connect, the plots.
 _PLATFORM = (
@@ -79,8 +77,9 @@ class Environment:
             (source / name).symlink_to(root / name)
         # The tests' environment has what builds it: nothing is downloaded. (For pip, false is on.)
         told = {"PIP_NO_BUILD_ISOLATION": "false", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-        with patch.dict(os.environ, told):
-            wheel = build_clone(source)
+        words = [sys.executable, str(source / "tools" / "wheel.py")]
+        said = subprocess.check_output(words, env={**os.environ, **told}, text=True)
+        wheel = Path(said.strip())
         home = folder / "environment"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
         python = home / "bin" / "python"

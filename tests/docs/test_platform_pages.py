@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Copy what a clone has, with a wheel that was built, and work there."""
     for folder in ("bundles", "notebooks"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    for file in ("databricks.yml", "pyproject.toml"):
+    for file in ("Makefile", "databricks.yml", "pyproject.toml"):
         shutil.copy(ROOT / file, tmp_path / file)
-    for name in ("LICENSE", "README.md", "examples", "mirrorlib"):  # what is built
+    for name in ("LICENSE", "README.md", "examples", "mirrorlib", "tools"):  # what is built
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "dist").mkdir()
     (tmp_path / WHEEL).write_bytes(b"a wheel")
@@ -87,9 +88,12 @@ def _try(words: list[str], jobs: set[str]) -> None:
 def test_the_page_of_fabric_does_what_it_says(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wheel is built; the items that it publishes are there."""
     monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "false")  # for pip, false is on
-    tried = [words for words in commands("fabric.md") if words[0] == "mirrorlib"]
+    monkeypatch.setenv("PYTHON", sys.executable)
+    tried = [words for words in commands("fabric.md") if words[0] in {"make", "mirrorlib"}]
 
-    assert [0] == [main(words[1:]) for words in tried]
+    assert ["make", "mirrorlib"] == [words[0] for words in tried]
+    subprocess.run(tried[0], check=True)
+    assert 0 == main(tried[1][1:])
 
     held = clone / "fabric" / "mirrorlib.Environment" / "Libraries" / "CustomLibraries"
     assert b"a wheel" not in [path.read_bytes() for path in held.iterdir()]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import base64
 import json
+import os
 import re
+import shutil
 import threading
 import tomllib
 import zipfile
@@ -192,7 +194,7 @@ def test_an_environment_asks_for_what_the_tests_on_its_spark_run_with(
 
 def test_a_wheel_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """Before anything is written."""
-    with pytest.raises(LandingZoneError, match="pip wheel"):
+    with pytest.raises(LandingZoneError, match="make wheel"):
         write_items(tmp_path / "out", tmp_path / "none.whl")
 
     assert not (tmp_path / "out").exists()
@@ -280,39 +282,38 @@ def test_a_place_of_the_default_lakehouse_needs_one() -> None:
         resolve(names, to=str)
 
 
-def test_the_wheel_is_built_where_there_is_a_clone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_newest_wheel_of_ones_own_version_is_taken(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without --wheel; what an earlier build left behind is not taken."""
-    (tmp_path / "mirrorlib").mkdir()
-    (tmp_path / "mirrorlib" / "__init__.py").touch()
-    (tmp_path / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["hatchling", "hatch-vcs"]\nbuild-backend = "hatchling.build"\n'
-        '[project]\nname = "mirrorlib-delta"\ndynamic = ["version"]\nrequires-python = ">=3.11"\n'
-        '[tool.hatch.version]\nsource = "vcs"\nfallback-version = "9.9.9"\n'
-        '[tool.hatch.build.targets.wheel]\npackages = ["mirrorlib"]\n'
-    )
+    """Without --wheel; another one that lies there, as a bundle's deployment leaves it, has no version of its content."""
+    names = ("1.0.0.post7", "1.0.0.post3.dev1", "1.0.0")  # oldest first
     (tmp_path / "dist").mkdir()
-    (tmp_path / "dist" / "mirrorlib_delta-1.0.0-py3-none-any.whl").touch()
+    for day, name in enumerate(names, start=1):
+        file = tmp_path / "dist" / f"mirrorlib_delta-{name}-py3-none-any.whl"
+        shutil.copy(wheel, file)
+        os.utime(file, (day, day))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "false")  # for pip, false is on
 
-    assert 0 == main(["fabric-items", "out"]), capsys.readouterr().err
+    assert 0 == main(["fabric-items", "out"])
 
     (held,) = Path("out/mirrorlib.Environment/Libraries/CustomLibraries").iterdir()
-    assert re.fullmatch(r"mirrorlib_delta-9\.9\.9\.post\d+-py3-none-any\.whl", held.name)
+    assert "mirrorlib_delta-1.0.0.post3.dev1-py3-none-any.whl" == held.name
 
 
-def test_without_a_clone_the_wheel_has_to_be_given(
+def test_where_none_was_built_the_wheel_has_to_be_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is built elsewhere would be another wheel."""
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "theirs"\n')
+    """It says how to build one; one without a version of its content is not taken."""
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "mirrorlib_delta-1.0.0-py3-none-any.whl").touch()
     monkeypatch.chdir(tmp_path)
 
     assert 2 == main(["fabric-items", "out"])
 
-    assert "--wheel" in capsys.readouterr().err
+    assert (
+        "Build one, in a clone: make wheel; or give it with --wheel PATH."
+        in capsys.readouterr().err
+    )
     assert not Path("out").exists()
 
 

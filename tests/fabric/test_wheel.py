@@ -1,8 +1,9 @@
-"""A built wheel has a version of its own for each content, and is a wheel that pip installs and replaces."""
+"""What `make wheel` builds has a version of its own for each content, and is a wheel that pip installs and replaces."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -10,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlib.errors import ParameterError
-from mirrorlib.fabric.wheel import build_clone
-
+SCRIPT = Path(__file__).parents[2] / "tools" / "wheel.py"
 PROJECT = """
 [build-system]
 requires = ["hatchling", "hatch-vcs"]
@@ -37,6 +36,8 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "false")  # for pip, false is on
     folder = tmp_path / "clone"
     (folder / "mirrorlib").mkdir(parents=True)
+    (folder / "tools").mkdir()
+    shutil.copy(SCRIPT, folder / "tools")
     (folder / "shared.txt").write_text("shared")
     write(folder, "one")
     return folder
@@ -46,6 +47,14 @@ def write(folder: Path, code: str, version: str = "1.2.0") -> None:
     """Write what the wheel is built of."""
     (folder / "pyproject.toml").write_text(PROJECT.format(version=version))
     (folder / "mirrorlib" / "__init__.py").write_text(f"def say(): print({code!r})\n")
+
+
+def build(folder: Path) -> Path:
+    """Build the wheel of the clone; it is alone in its folder."""
+    words = [sys.executable, folder / "tools" / "wheel.py"]
+    wheel = Path(subprocess.check_output(words, text=True).strip())
+    assert [wheel] == [*(folder / "dist").iterdir()]
+    return wheel
 
 
 def install(wheel: Path, place: Path) -> str:
@@ -60,28 +69,27 @@ def install(wheel: Path, place: Path) -> str:
 @pytest.mark.thorough
 def test_another_content_is_another_version_and_pip_takes_it(clone: Path, tmp_path: Path) -> None:
     """Built again from the same it is the same, byte for byte; of a version that is there, pip keeps the old code."""
-    first = build_clone(clone)
+    first = build(clone)
     data, place = first.read_bytes(), tmp_path / "venv"
     assert "one" == install(first, place)
 
-    again = build_clone(clone)
+    again = build(clone)
     assert (first, data) == (again, again.read_bytes())
 
     write(clone, "two")
-    second = build_clone(clone)
+    second = build(clone)
     assert re.fullmatch(r"mirrorlib_delta-1\.2\.0\.post\d+-py[23.py]+-none-any\.whl", second.name)
-    assert [second] == list(second.parent.iterdir())
     assert second.name != first.name
     assert "two" == install(second, place)
     assert "shared" == (place / "share" / "shared.txt").read_text()
 
     write(clone, "three")
-    assert "two" == install(unstamped(clone, second), place)  # without a version of its own
+    assert "two" == install(under_its_version(clone, second), place)  # without a version of its own
 
 
-def unstamped(clone: Path, older: Path) -> Path:
+def under_its_version(clone: Path, older: Path) -> Path:
     """Give the newest build the version of an older one."""
-    newest = build_clone(clone)
+    newest = build(clone)
     version, theirs = (wheel.name.split("-")[1] for wheel in (older, newest))
     path = newest.parent / older.name
     with zipfile.ZipFile(newest) as archive, zipfile.ZipFile(path, "w") as written:
@@ -107,16 +115,18 @@ def test_every_version_of_ours_gets_a_number(
     """As tags and the commits behind them make them; pip installs each."""
     write(clone, "one", version)
 
-    wheel = build_clone(clone)
+    wheel = build(clone)
 
     assert re.fullmatch(name, wheel.name)
     assert "one" == install(wheel, tmp_path / "venv")
 
 
-def test_what_cannot_be_built_says_why(clone: Path, tmp_path: Path) -> None:
-    """A folder that is no clone, and a project that is broken."""
-    with pytest.raises(ParameterError, match="no clone of mirrorlib here"):
-        build_clone(tmp_path)
+def test_what_cannot_be_built_says_why(clone: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By pip's own words; nothing is left behind."""
     write(clone, "one", "no version")
-    with pytest.raises(ParameterError, match="the wheel cannot be built"):
-        build_clone(clone)
+
+    with pytest.raises(subprocess.CalledProcessError):
+        build(clone)
+
+    assert "no version" in capfd.readouterr().err
+    assert not (clone / "dist").exists()
