@@ -55,26 +55,11 @@ class Journal(PlanLog[Life, Plan, Done, Entry]):
         return tuple(self._value(Life, path) for path in files.values())
 
     def begin_life(
-        self,
-        why: str,
-        zone: str,
-        ordinal: int,
-        start_at: int = 1,
-        *,
-        include_existing: bool = True,
-        keeps: bool = False,
+        self, why: str, zone: str, ordinal: int, start_at: int = 1, **flags: bool
     ) -> Life:
-        """Begin life *ordinal*, or return the one that another runner began first."""
-        life = Life(
-            ordinal=ordinal,
-            uuid=str(uuid.uuid4()),
-            why=why,
-            zone=zone,
-            started_at=now(),
-            start_at=start_at,
-            include_existing=include_existing,
-            keeps=keeps,
-        )
+        """Begin life *ordinal*, with *flags* of `Life`; or return the one that another runner began first."""
+        facts: dict[str, Any] = {**flags, "ordinal": ordinal, "start_at": start_at}
+        life = Life(uuid=str(uuid.uuid4()), why=why, zone=zone, started_at=now(), **facts)
         return self._write_new(f"{self.folder}/lives/{ordinal:06d}.json", life)
 
     def write_passed(self, ordinal: int, data: bytes) -> None:
