@@ -86,7 +86,7 @@ class LandingZoneError(MirrorError):
 class TableNameError(MirrorError):
     """A schema, table or column name cannot be carried to the target."""
 
-    advice = "Rename it at the publisher."
+    advice = "Rename it at the source."
 
 
 class MetadataError(MirrorError):

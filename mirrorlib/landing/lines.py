@@ -37,6 +37,7 @@ _LARGE = pa.decimal128(MAX_PRECISION, 0)
 _BEYOND = "the number is beyond the range of a double"
 _DEEPEST = 100  # objects and arrays inside of one another: the stack always holds more
 _TOO_DEEP = f"there are more than {_DEEPEST} objects or arrays inside of one another"
+_ONE_A_LINE = "Write one object a line, without an array around them."
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 _Objects: TypeAlias = list[tuple[int, dict[str, Any]]]  # each with its line, counted from 1
 
@@ -193,8 +194,7 @@ def _iter_lines(blocks: Iterator[bytes], file: TextFile) -> Iterator[bytes]:
         waiting.append(block[cut:])
         if sum(map(len, waiting)) > LONGEST_ROW:
             msg = f"a line is longer than {LONGEST_ROW >> 20} MiB"
-            step = "Write one object a line; a JSON document over many lines is no JSON lines."
-            raise file.fault(msg, line=line, next_step=step)
+            raise file.fault(msg, line=line, next_step=_ONE_A_LINE)
     yield b"".join(waiting)
 
 
@@ -222,8 +222,7 @@ def _parsed(text: bytes, first: int, decoder: json.JSONDecoder, file: TextFile) 
         if type(row) is not dict:
             kinds = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
             msg, found = "the line is no JSON object", kinds.get(type(row), "a number")
-            step = "Write one object a line, without an array around them."
-            raise file.fault(msg, line=number, found=found, next_step=step)
+            raise file.fault(msg, line=number, found=found, next_step=_ONE_A_LINE)
         objects.append((number, row))
     return objects
 

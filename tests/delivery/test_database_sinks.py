@@ -1547,7 +1547,7 @@ def test_servers_that_are_not_there_and_addresses_that_are_wrong(
     for address in ("sqlite:", "sqlite::memory:"):
         with pytest.raises(LandingZoneError, match="is a file"):
             open_sink(address, "current")
-    with pytest.raises(StoreError, match="its folder is there"):
+    with pytest.raises(StoreError, match="see that the place is there"):
         open_sink(f"sqlite:{tmp_path}/nothing/x.db", "current").position(delivery.stream)
     (tmp_path / "text.db").write_text("this is no database" * 99)
     with pytest.raises(StoreError, match="cannot be read"):

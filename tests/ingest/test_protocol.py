@@ -1592,7 +1592,7 @@ def test_an_outcome_that_history_forgot_is_never_guessed(
         "OutcomeUnknownError",
         "outcome of batch 3 is unknown",
         "history",
-        f"mirrorlib reset TARGET {mirror.name}",
+        "Run `mirrorlib reset`",
     )
     assert (rows, newest) == (mirror.rows(), mirror.newest)
 

@@ -95,7 +95,4 @@ def check_lists(source: Source, files: Sequence[str], columns: Columns, rows: Da
         msg = "the list of what is set names a column that the table lacks, or is neither JSON nor names with commas"
         file, row = files[order // ROWS_PER_FILE], order % ROWS_PER_FILE
     table, column, kind = source.table, found.name, found.sql_type
-    step = "Publish a corrected file under the same name."
-    raise SchemaError(
-        msg, table=table, file=file, column=column, row=row, found=kind, next_step=step
-    )
+    raise SchemaError(msg, table=table, file=file, column=column, row=row, found=kind)

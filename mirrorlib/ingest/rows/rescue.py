@@ -61,8 +61,7 @@ def fitted_rows(opened: OpenedFile, columns: Columns) -> pa.Table:
         try:
             told = _as_json(values) if values.null_count < rows else []
         except UnicodeDecodeError as exc:
-            msg, step = "the text is not UTF-8", "Publish it in UTF-8, under the same name."
-            raise opened.fault(SchemaError, msg, column=column.name, next_step=step) from exc
+            raise opened.fault(SchemaError, "the text is not UTF-8", column=column.name) from exc
         for row, value in enumerate(told):
             if value is not None:
                 left.setdefault(row, {})[column.name] = value

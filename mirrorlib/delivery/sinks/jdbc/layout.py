@@ -90,8 +90,7 @@ def settle(
     stream, plan, old = delivery.stream, delivery.plan, held.record
     for column in columns:
         if reason := session.check_column(column.name):
-            shown, step = printable(column.name), "Rename the column at the source."
-            raise TableNameError(reason, table=stream.table, column=shown, next_step=step)
+            raise TableNameError(reason, table=stream.table, column=printable(column.name))
     _check_owner(held, stream)
     if plan.kind == "changes":
         _check_follows(held, delivery)

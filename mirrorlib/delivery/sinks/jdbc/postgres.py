@@ -190,8 +190,7 @@ class PostgresSession:
         elif not reason and table.table in OURS:
             reason = "the table's name is that of one of our own tables in the database"
         if reason:
-            step = "Rename it at the source."
-            raise TableNameError(reason, table=printable(str(table)), next_step=step)
+            raise TableNameError(reason, table=printable(str(table)))
         return DatabaseTable(str(schema), table.table)
 
     def check_column(self, name: str) -> str | None:

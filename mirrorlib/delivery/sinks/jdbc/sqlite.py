@@ -96,8 +96,7 @@ class Sqlite:
                 msg = f"another program keeps the SQLite file {Path(self._path).name} locked"
                 raise TableBusyError(msg, table=table) from exc
             msg = f"the SQLite file {self._path} cannot be read or written"
-            step = "See that its folder is there and the file may be written."
-            raise StoreError(msg, table=table, found=str(exc), next_step=step) from exc
+            raise StoreError(msg, table=table, found=str(exc)) from exc
 
 
 class SqliteSession:
@@ -117,8 +116,7 @@ class SqliteSession:
         name = table.table if table.schema is None else f"{table.schema}_{table.table}"
         if name.lower() in OURS or name.lower().startswith("sqlite_") or not name or "\0" in name:
             msg = "SQLite cannot have a table of this name, or it is one of our own tables"
-            step = "Rename it at the source."
-            raise TableNameError(msg, table=printable(str(table)), next_step=step)
+            raise TableNameError(msg, table=printable(str(table)))
         return DatabaseTable(None, name)
 
     def check_column(self, name: str) -> str | None:
