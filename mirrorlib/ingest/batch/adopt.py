@@ -37,11 +37,10 @@ from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.stage import is_plain
-from mirrorlib.ingest.rows.marks import MARKER_NAMES, Ends
+from mirrorlib.ingest.rows.marks import Ends
 from mirrorlib.ingest.rows.read import Landed, can_spark_read
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.entries import new_attempt
-from mirrorlib.landing.columns import INSERT
 from mirrorlib.store import Store, copy_file, keeps_out, open_store
 from mirrorlib.version import VERSION
 
@@ -200,7 +199,7 @@ def _commit(
     The checksum *before* is the one of *after*, if that has one.
     """
     plan, now = attempt.plan, int(time.time() * 1000)
-    rows = {MARKER_NAMES[INSERT]: plan.rows}
+    rows = {"inserts": plan.rows}
     facts = {"outcome": "applied", "kind": "adopt", "rows": rows, "bytes": plan.bytes}
     mark = attempt.mark(facts)
     info = {

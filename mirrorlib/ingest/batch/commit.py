@@ -42,9 +42,9 @@ from mirrorlib.ingest.batch.outcome import (
 from mirrorlib.ingest.batch.snapshot import stage_difference, stage_snapshot
 from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.report import Kind
-from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import REBUILD, Done, Entry, Plan
+from mirrorlib.landing.columns import MARKER_NAMES
 
 _LOG = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ def _commit(attempt: Attempt, prepared: Prepared) -> None:
     with staging(work.spark, work.state, place, tidies=True) as stage:
         with attempt.step("stage", counted=True):
             staged, kind = _stage(attempt, stage, prepared, replaces_columns=replaces_columns)
-        named = {MARKER_NAMES[marker]: count for marker, count in prepared.counts.items()}
+        named = {f"{MARKER_NAMES[marker]}s": count for marker, count in prepared.counts.items()}
         facts: dict[str, Any] = {
             "outcome": "applied",
             "kind": kind,

@@ -29,10 +29,11 @@ from mirrorlib.errors import (
 from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, Newcomer, growth_of
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_all
-from mirrorlib.ingest.rows.marks import MARKER_NAMES, read_marks
+from mirrorlib.ingest.rows.marks import read_marks
 from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, Landed, Room, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.ingest.work import Attempt
+from mirrorlib.landing.columns import MARKER_NAMES
 from mirrorlib.store import StoredFile
 
 

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import MarkerError, SchemaError
 from mirrorlib.ingest.rows.decode import OpenedFile
 from mirrorlib.journal.entries import Policies
-from mirrorlib.landing import columns
 from mirrorlib.landing.columns import (
     DELETE,
     INSERT,
+    MARKER_NAMES,
     UPDATE,
     UPSERT,
     judge_markers,
@@ -30,7 +30,6 @@ from mirrorlib.landing.columns import (
 
 Span: TypeAlias = tuple[int, int]
 
-MARKER_NAMES = {marker: f"{name}s" for marker, name in columns.MARKER_NAMES.items()}
 # Columns of rows that are to be folded: the change, and a long that grows in (file, row) order.
 MARKER, ORDER = "_mirror_marker", "_mirror_order"
 _TOLD_ALIKE = (

@@ -21,7 +21,6 @@ from mirrorlib.errors import MarkerError, SchemaError, StoreError
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import OpenedFile, damaged, iter_pieces, open_file
 from mirrorlib.ingest.rows.marks import (
-    MARKER_NAMES,
     Ends,
     Span,
     count_marks,
@@ -30,7 +29,7 @@ from mirrorlib.ingest.rows.marks import (
     read_marks,
     typed_keys,
 )
-from mirrorlib.landing.columns import FileColumn
+from mirrorlib.landing.columns import MARKER_NAMES, FileColumn
 from mirrorlib.landing.footer import Hashing, end_of, first_moved, is_native
 from mirrorlib.landing.parquet import ROWS_AT_A_TIME, iter_batches, open_parquet, spark_decodes
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused

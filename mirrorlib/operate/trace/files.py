@@ -20,11 +20,11 @@ from mirrorlib.feed.changes import Change, Changes
 from mirrorlib.ingest.files.continued_life import newest_entry
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.table_folder import open_folder
-from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Entry, Life, Plan, PlannedFile, zone_of
 from mirrorlib.journal.registry import FOLDER, Registry
 from mirrorlib.journal.streams import Stream
+from mirrorlib.landing.columns import MARKER_NAMES
 from mirrorlib.names import WHOLE_FOLDER, TableName, sequence_number
 from mirrorlib.operate.status import status_of
 from mirrorlib.operate.verify.applied_files import open_planned
@@ -226,7 +226,7 @@ def _tell(past: Past, life: Life, entry: Entry, planned: PlannedFile) -> Iterato
     rows, detail = done.rows if done else {}, "" if len(plan.files) == 1 else "in its whole batch"
     try:
         landed = open_planned(past.zone, past.name, plan, planned)
-        rows, detail = {MARKER_NAMES[one]: count for one, count in landed.counts.items()}, ""
+        rows, detail = {f"{MARKER_NAMES[one]}s": count for one, count in landed.counts.items()}, ""
         path = landed.file.path.removeprefix(past.name.folder).removesuffix(planned.name)
         place = path.strip("/") or "in its place"
     except MirrorError as exc:
