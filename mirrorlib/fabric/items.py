@@ -71,7 +71,7 @@ def write_items(
         raise LandingZoneError(msg, next_step="Name one; a variable may be empty.")
     if not file.is_file() or file.suffix != ".whl":
         msg = "there is no such wheel"
-        step = "Build one, in a clone: make wheel; or give it with --wheel PATH."
+        step = "Build one, in a clone: make wheel"
         raise LandingZoneError(msg, found=str(wheel), next_step=step)
     lakehouse = {"lakehouse.metadata.json": _json({"defaultSchema": "dbo"})}
     environment: dict[str, str | bytes] = {

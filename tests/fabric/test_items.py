@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import json
-import os
 import re
-import shutil
 import threading
 import tomllib
 import zipfile
@@ -280,41 +278,6 @@ def test_a_place_of_the_default_lakehouse_needs_one() -> None:
     assert {"state": "/lake/state"} == resolve(names, state=str)
     with pytest.raises(ParameterError, match=r"to is a place .* has none .*Attach a lakehouse"):
         resolve(names, to=str)
-
-
-def test_the_newest_wheel_of_ones_own_version_is_taken(
-    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without --wheel; another one that lies there, as a bundle's deployment leaves it, has no version of its content."""
-    names = ("1.0.0.post7", "1.0.0.post3.dev1", "1.0.0")  # oldest first
-    (tmp_path / "dist").mkdir()
-    for day, name in enumerate(names, start=1):
-        file = tmp_path / "dist" / f"mirrorlib_delta-{name}-py3-none-any.whl"
-        shutil.copy(wheel, file)
-        os.utime(file, (day, day))
-    monkeypatch.chdir(tmp_path)
-
-    assert 0 == main(["fabric-items", "out"])
-
-    (held,) = Path("out/mirrorlib.Environment/Libraries/CustomLibraries").iterdir()
-    assert "mirrorlib_delta-1.0.0.post3.dev1-py3-none-any.whl" == held.name
-
-
-def test_where_none_was_built_the_wheel_has_to_be_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It says how to build one; one without a version of its content is not taken."""
-    (tmp_path / "dist").mkdir()
-    (tmp_path / "dist" / "mirrorlib_delta-1.0.0-py3-none-any.whl").touch()
-    monkeypatch.chdir(tmp_path)
-
-    assert 2 == main(["fabric-items", "out"])
-
-    assert (
-        "Build one, in a clone: make wheel; or give it with --wheel PATH."
-        in capsys.readouterr().err
-    )
-    assert not Path("out").exists()
 
 
 class Fabric(BaseHTTPRequestHandler):

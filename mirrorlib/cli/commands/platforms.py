@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from mirrorlib.cli.arguments import JSON, TABLES
 from mirrorlib.cli.command import Command, call, say
@@ -20,14 +19,11 @@ def _demo(arguments: argparse.Namespace) -> bool:
 def _fabric_items(arguments: argparse.Namespace) -> bool:
     from mirrorlib.fabric.items import ALL_TABLES, write_items
 
-    # Of the wheels that lie there, those whose version is one of their content, as `make wheel` gives them.
-    built = Path("dist").glob("*.post*.whl")
-    newest = max(built, key=lambda path: path.stat().st_mtime, default="dist/*.post*.whl")
     written = call(
         write_items,
         arguments,
         folder=arguments.out,
-        wheel=arguments.wheel or newest,
+        wheel=arguments.wheel,
         tables=arguments.tables or ALL_TABLES,
     )
     return say(arguments, {"folder": arguments.out, "items": written}, *written)
@@ -42,7 +38,7 @@ FABRIC_ITEMS = Command(
     more="A lakehouse, an environment, notebooks, and pipelines that run them for each --table: docs/start/fabric.md.",
     arguments={
         "OUT": "folder that the items are written into",
-        "--wheel PATH": "the wheel of mirrorlib (default: what `make wheel` has built, the newest dist/*.post*.whl)",
+        "--wheel! PATH": "the wheel of mirrorlib, as `make wheel` builds it in a clone",
         **TABLES,
         "--target PLACE": "where tables go (default: Tables; Tables/dbo for a zone without .schema folders)",
         "--every MINUTES": "run the incremental apply so often (default: it is given no schedule)",
