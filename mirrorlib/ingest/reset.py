@@ -156,7 +156,8 @@ def _check_first(zone: str, name: TableName, start_at: int) -> None:
     if start_at == 1 < max(lows):  # of the folder that has lost most
         first = max(lows)
         msg = "the table cannot start over: its first change files are gone from the landing zone"
-        step = f"Publish them again, or begin with what is there: mirrorlib reset TARGET {table} --start-at {first}"
+        step = f"Put them back, as from _ProcessedFiles, or, where number {first} is a full load, begin with that: "
+        step += f"mirrorlib reset TARGET {table} --start-at {first}"
         others = [one for one in opened.listing.foreign if (sequence_number(one) or first) < first]
         if others:  # which what is there would leave out
             msg = f"the table cannot start over: files of another format lie before it, as {others[0]}"

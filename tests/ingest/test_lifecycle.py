@@ -386,6 +386,8 @@ def test_the_number_of_a_reset_counts_for_more_than_a_job_s(
     assert begun == _next_life(job, journal, journal.lives(), listing)
     with pytest.raises(JournalError, match=r"--start-at 13\..* --start-at 1\b"):
         _begin_anew(name, None, journal)
+    with pytest.raises(JournalError, match=r"_ProcessedFiles, or, where number 10 is a full load"):
+        _begin_anew(name, 1, journal)
     assert 10 == _begin_anew(name, 10, journal).start_at
 
 

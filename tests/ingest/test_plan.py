@@ -102,7 +102,7 @@ def test_a_zone_that_begins_late_awaits_its_first_file() -> None:
     assert "00000000000000000001.parquet" == run.awaited
     assert "start-at" not in run.gap
     assert next_run(folder(5), {}).gap.endswith(
-        "gone for good, begin with --start-at 5, for this table alone."
+        "gone for good and number 5 is a full load: --start-at 5, for this table alone."
     )
     assert "start-at" not in next_run(folder(1, 3), {}).gap
 

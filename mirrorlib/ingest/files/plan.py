@@ -58,7 +58,7 @@ def next_run(listing: FolderListing, position: Mapping[str, int]) -> Run:
     if not (position or files):
         # Each folder begins with its own first file, where that is below.
         first = max(min(known) for known in listing.partitions.values() if known)
-        gap += f" If it is gone for good, begin with --start-at {first}, for this table alone."
+        gap += f" If it is gone for good and number {first} is a full load: --start-at {first}, for this table alone."
     return Run(files=tuple(files), awaited=awaited, gap=gap)
 
 
