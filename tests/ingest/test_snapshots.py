@@ -6,12 +6,15 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
 
 import mirrorlib
+from mirrorlib.errors import SnapshotError
+from mirrorlib.ingest.batch.snapshot import _check_loss
 from mirrorlib.ingest.options import Options
 from oracle import FEED_COLUMNS, Row, Rows, assert_same_rows, canonical, multiset
 from tables import assert_feed_replays, newest_version, read_columns, read_feed, read_rows
@@ -19,7 +22,9 @@ from tables import assert_feed_replays, newest_version, read_columns, read_feed,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mirrorlib.ingest.batch.open_batch import Prepared
     from mirrorlib.ingest.report import TableReport
+    from mirrorlib.ingest.work import Work
     from zones import TableWriter, ZoneWriter
 
 pytestmark = pytest.mark.slow
@@ -322,6 +327,21 @@ def test_a_share_is_no_more_than_the_whole() -> None:
     for share in (1.1, -0.1, NAN):
         with pytest.raises(ValueError, match="max_loss"):
             Options(max_loss=share)
+
+
+def test_the_share_that_a_refusal_names_approves_it() -> None:
+    """Of any table: 0.57 times 100 rows is a little less than the 57 that are lost."""
+    landed = SimpleNamespace(file=SimpleNamespace(name="2.parquet"))
+    newest = cast("Prepared", SimpleNamespace(rows=1, landed=[landed]))
+    options = SimpleNamespace()
+    work = cast("Work", SimpleNamespace(options=options, table="t"))
+    for before in range(1, 101):
+        for lost in range(1, before + 1):
+            options.max_loss = 0.0
+            with pytest.raises(SnapshotError) as refused:
+                _check_loss(work, newest, before, lost)
+            options.max_loss = float(str(refused.value).split("--max-loss ")[1].split()[0])
+            _check_loss(work, newest, before, lost)
 
 
 @pytest.mark.thorough

@@ -216,7 +216,7 @@ def _check_doubles(stage: Stage, newest: Prepared) -> None:
 def _check_loss(work: Work, newest: Prepared, before: int, lost: int) -> None:
     """See that a snapshot does not lose more rows than it may, unless somebody has approved it."""
     if newest.rows:
-        refused = lost > work.options.max_loss * before
+        refused = lost / max(before, 1) > work.options.max_loss
         share = -(-10_000 * lost // max(before, 1)) / 10_000  # what approves it, rounded up
         share_of = f"more than the share of {work.options.max_loss:g}"
         msg = f"the snapshot loses {lost:,} of the table's {before:,} rows, {share_of}"
