@@ -52,7 +52,8 @@ def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> It
     """
     with translated("lock", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        opened = path.open("a+b")
+        # Else closing it writes again what did not fit on the disk.
+        opened = path.open("a+b", buffering=0)
     with opened as file:
         waited = False
         while not _take(file, path):
@@ -69,7 +70,6 @@ def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> It
         with translated("lock", path):
             file.truncate(0)
             file.write(json.dumps(holder).encode())
-            file.flush()
         try:
             yield
         except Exception as exc:

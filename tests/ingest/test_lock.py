@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -383,6 +384,19 @@ def test_a_catalog_s_local_tables_are_locked_beside_them(
         assert find_locks(spark, replace(target, place="nowhere"), bucket) is None
     finally:
         spark.sql("DROP SCHEMA locked CASCADE")
+
+
+def test_a_full_disk_is_named(path: Path) -> None:
+    """As a file is that may not grow: what did not fit is not written again as the lock is let go."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(StoreError, match=f"cannot lock {path} .found .Errno"):
+            take(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert take(path)
 
 
 @pytest.mark.parametrize("place", ["no locks", "a file"])
