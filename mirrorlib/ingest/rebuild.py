@@ -128,7 +128,8 @@ def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[str
     newest = journal.newest_of(lives)
     if known is None or (newest is not None and newest.done is None) or journal.is_gone(lives[-1]):
         msg = "there is nothing to rebuild: nothing has been applied, or a batch is under way"
-        raise JournalError(msg, table=table, next_step="Run mirrorlib apply once, and call again.")
+        step = "Run mirrorlib apply once, with --allow-foreign-writes where it refuses others' writes, and call again."
+        raise JournalError(msg, table=table, next_step=step)
     life, entry = known
     policies = entry.plan.policies
     if policies.by_time or policies.plain is not None or life.keeps:

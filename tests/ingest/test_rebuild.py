@@ -25,7 +25,7 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Life
 from mirrorlib.landing.listing import FolderListing
 from mirrorlib.names import parse_name
-from mirrorlib.store import LocalStore, StoredFile
+from mirrorlib.store import LocalStore, StoredFile, open_store
 from mirrors import Killed, Mirror, at, die
 from tables import newest_version
 from zones import ZoneWriter
@@ -622,6 +622,10 @@ def test_what_cannot_be_computed_anew_is_said_before_anything_begins(
             with pytest.raises(JournalError, match=words):
                 mirrorlib.rebuild(spark, target, table, plan=plan)
     assert ["current"] * 2 == [one.state for one in mirrorlib.status(target).tables]
+    begun = Journal(open_store(f"{target}/_mirrorlib"), parse_name("begun"))
+    begun.begin_life("first seen", str(zone), 1)
+    with pytest.raises(JournalError, match="apply once, with --allow-foreign-writes where it"):
+        mirrorlib.rebuild(spark, target, "begun")
 
 
 def test_the_command_tells_does_and_undoes(
