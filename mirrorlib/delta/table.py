@@ -148,7 +148,8 @@ def check_made(found: Found | None, table: str) -> Found:
     """Return a table that was just made; `ForeignWriteError` where somebody has removed it."""
     if found is None:
         msg = "the table is gone as soon as it was made"
-        raise ForeignWriteError(msg, table=table, next_step="Run again.")
+        step = "Run again; if it stays, see what lies in its place."
+        raise ForeignWriteError(msg, table=table, next_step=step)
     return found
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, checksum_path, commit_path
-from mirrorlib.delta.table import TableRef, find_table
+from mirrorlib.delta.table import TableRef, check_made, find_table
+from mirrorlib.errors import ForeignWriteError
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 from mirrorlib.store.local import LocalStore
@@ -112,3 +113,9 @@ def test_a_look_at_a_table_costs_the_same_however_long_its_log_is(
     assert (7, ("id",)) == (found.bytes, tuple(column.name for column in found.columns))
     assert {"v2Checkpoint", "appendOnly"} == found.features
     assert sorted(asked) == [checksum_path(49), commit_path(49)]
+
+
+def test_what_is_no_table_once_it_was_made_is_told() -> None:
+    """Somebody has removed it, or a file lies in its place."""
+    with pytest.raises(ForeignWriteError, match="Run again; if it stays, see what lies in"):
+        check_made(None, "orders")
