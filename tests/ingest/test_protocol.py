@@ -1074,7 +1074,8 @@ def test_a_foreign_write_stops_the_table_until_its_owner_decides(
     mirror.assert_failed(
         "ForeignWriteError",
         f"version {newest}, {words} by ",
-        f"mirrorlib rebuild TARGET {mirror.name}, or reset",
+        f"Unset {TRANSACTIONS}, and run" if TRANSACTIONS in statement else "Run",
+        f" mirrorlib rebuild TARGET {mirror.name}, or reset",
     )
     assert (newest, 2) == (mirror.newest, mirror.plans())
 

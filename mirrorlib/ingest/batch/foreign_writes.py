@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirrorlib.delta.columns import Columns, to_columns
-from mirrorlib.delta.log import Commit, HistoryLog
+from mirrorlib.delta.log import TRANSACTION_RETENTION, Commit, HistoryLog
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import ForeignWriteError, JournalError, OutcomeUnknownError, TableBusyError
 from mirrorlib.ingest.work import Attempt, Work
@@ -224,17 +224,19 @@ def _guard(work: Work, commits: tuple[Commit, ...], first: int, newest: int) -> 
     foreign = [c for c in commits if not c.harmless and (c.ours or {}).get("life") not in lives]
     if foreign and work.journal.lives()[-1].uuid != work.life.uuid:
         raise life_is_over(work)
+    begin = "Run"
     if foreign:
         found = "; ".join(commit.told for commit in foreign[:_NAMED])
         msg = "somebody else wrote to the table since our last commit"
         if foreign[0].forgets:
             msg = "somebody lets Delta forget transactions"
+            begin = f"Unset {TRANSACTION_RETENTION}, and run"
     elif present.issuperset(range(first + 1, newest + 1)):
         return
     else:
         found = f"version {first}"
         msg = "the table's history no longer reaches back to our last commit, so nobody can tell who wrote since"
-    step = f"Run mirrorlib rebuild TARGET {work.table}, or reset; or accept it with --allow-foreign-writes."
+    step = f"{begin} mirrorlib rebuild TARGET {work.table}, or reset; or accept it with --allow-foreign-writes."
     raise ForeignWriteError(msg, table=work.table, found=found, next_step=step)
 
 
