@@ -188,7 +188,13 @@ def tell_left_out(work: Work, opened: OpenedFolder, position: Mapping[str, int])
 def tell_lost(work: Work, opened: OpenedFolder) -> Iterator[str]:
     """Say what a table loses as it starts over; refuse that unasked where its folder is not one made anew."""
     source = work.source
-    lost, left = lost_files(work.journal, work.lives[:-1], source.zone.url, opened.listing)
+    try:
+        lost, left = lost_files(work.journal, work.lives[:-1], source.zone.url, opened.listing)
+    except JournalError as exc:
+        if work.life.why != "reset":  # which is how it ends
+            raise
+        yield f"nobody can tell which files that were applied before are gone: {exc.file} is damaged or lost"
+        return
     if not lost:
         return
     places = [f"{source.folder}/{place}" for place in PLACES.values()]

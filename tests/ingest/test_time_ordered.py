@@ -245,6 +245,14 @@ def test_a_reset_tells_which_applied_files_are_gone(
         assert "(2 in all)" in str(found.warnings)
     assert {3: "new"} == values(spark, target)
 
+    (plan,) = Path(target, "_mirrorlib/journal/orders/000002").glob("*.plan.json")
+    plan.write_text("{")
+    assert "JournalError" == apply(spark, zone, target).error
+    mirrorlib.reset(spark, target, "orders")
+    found = apply(spark, zone, target)
+    assert "current" == found.state, found.reason
+    assert f"gone: {plan} is damaged or lost" in found.warnings[0]
+
 
 def test_a_folder_that_was_only_away_has_to_come_back_whole(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
