@@ -167,7 +167,8 @@ class Commits:
 
     def actions(self, version: int, *kinds: str) -> list[dict[str, Any]]:
         """Return a version's actions of some kinds; raises as `read` does."""
-        return list(read_actions(self._data(version), commit_path(version), *kinds))
+        path = f"{self.store.url}/{commit_path(version)}"
+        return list(read_actions(self._data(version), path, *kinds))
 
     def provenance(self, version: int) -> Commit:
         """Say who made a version, and how; raises as `read` does."""
@@ -181,7 +182,8 @@ class Commits:
     def _read(self, version: int, *kinds: str) -> FeedCommit:
         data = self._data(version)
         small = len(data) <= _SMALL
-        actions = read_actions(data, commit_path(version), *(() if small else kinds))
+        path = f"{self.store.url}/{commit_path(version)}"
+        actions = read_actions(data, path, *(() if small else kinds))
         commit = read_commit(version, actions)
         if small:
             self._read_commits[version] = commit

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirrorlib.delta.properties import CLAIM, PAUSED
+from mirrorlib.delta.trouble import MEND_LOG
 from mirrorlib.errors import StoreError
 from mirrorlib.journal.plan_log import read_object
 from mirrorlib.store import Store, StoredFile, contents
@@ -106,7 +107,8 @@ class FileLog:
         for version in range(after + 1, until + 1):
             data = self._table.read(commit_path(version))
             if data is not None:
-                actions = read_actions(data, commit_path(version), "commitInfo")
+                path = f"{self._table.url}/{commit_path(version)}"
+                actions = read_actions(data, path, "commitInfo")
                 said = (action.get("commitInfo") for action in actions)
                 found.append(tell_commit(version, next(filter(None, said), {})))
         return tuple(found)
@@ -181,8 +183,7 @@ def read_actions(data: bytes, path: str, *kinds: str) -> Iterator[dict[str, Any]
                 yield {**json.loads(line.decode("utf-8", "surrogatepass"))}
             except (RecursionError, TypeError, ValueError) as exc:
                 msg = "a file of the table's log is damaged"
-                step = "Restore it from a backup, or let the table be made anew."
-                raise StoreError(msg, file=path, found=str(exc), next_step=step) from exc
+                raise StoreError(msg, file=path, found=str(exc), next_step=MEND_LOG) from exc
 
 
 def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:

@@ -27,6 +27,8 @@ _AGAIN = "The next run tries again."
 _LOG = f"The log has the whole story at DEBUG of the logger mirrorlib (-vv). {_AGAIN}"
 _NEWER = "Run the version of Spark and Delta that whoever changed the table has, or a newer one."
 _START_OVER = "Start the table over with `mirrorlib reset`, or restore what was removed."
+# A log that is there is read, so that a reset alone would come to the same trouble.
+MEND_LOG = "Restore it, or remove the Delta table and start it over: mirrorlib reset TARGET TABLE"
 _SMALLER = (
     "Give it more (--memory), or smaller batches (--max-bytes with --retry, but for a table that starts over; "
     "export: --max-versions, but for a window that has begun)"
@@ -70,7 +72,7 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
         next_step=f"{_AGAIN} If it stays and the file is the table's own: {_START_OVER}", found=_FILE),
     ("DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_LOG_FILE_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS",
      "DELTA_VERSION_NOT_FOUND", "DELTA_STATE_RECOVER", "DELTA_MISSING_PART_FILES", "DELTA_NO_COMMITS_FOUND"): Trouble(
-        reason="the table's log lacks versions that are needed", next_step=_START_OVER),
+        reason="the table's log lacks versions that are needed", next_step=MEND_LOG),
     ("DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION",): Trouble(
         reason="the versions are older than the table keeps the files that it needs for them",
         next_step=_COPY),
