@@ -122,6 +122,23 @@ def test_paths_that_look_like_patterns_are_read_once_each(
     assert_rows(spark, f"{target}/timed", rows)
 
 
+def test_a_target_that_looks_like_a_pattern_gets_each_row_once(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nanoseconds are written again beside the journal, whose folder looks like a pattern, too: first loaded, then merged."""
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
+    orders, target = zone.table("orders", keys=["id"]), str(tmp_path / "x[1]" / "tables")
+    for first, markers in ((0, None), (1, [4])):
+        for number in (first, first + 1):
+            at = pa.array([1000], pa.timestamp("ns"))
+            orders.file(pa.table({"id": [number], "at": at}), markers)
+        assert "current" == apply(spark, zone, target)["orders"].state
+
+    found = mirrorlib.read_table(spark, f"{target}/orders").select("id").collect()
+
+    assert [0, 1, 2] == sorted(row["id"] for row in found)
+
+
 def test_uncarriable_folders_are_refused_alone(
     spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -254,6 +254,18 @@ def file_reader(spark: SparkSession, ddl: str | StructType) -> DataFrameReader:
     return spark.read.schema(ddl).options(**_READER)
 
 
+def in_scans(paths: Iterable[str]) -> list[list[str]]:
+    """Say which exact paths one scan may read: all, but each that looks like a pattern alone.
+
+    Even where patterns mean nothing, Spark reads every path of a scan again for each such path
+    (`DataSource.checkAndGlobPathIfNecessary`).
+    """
+    scans: dict[str, list[str]] = {}
+    for path in paths:
+        scans.setdefault(path if PATTERN.search(path) else "", []).append(path)
+    return [*scans.values()]
+
+
 def is_small(rows: int, table_bytes: int) -> bool:
     """Say whether `SMALL_COMMIT` makes a commit of that many rows faster."""
     return rows <= _SMALL_ROWS and table_bytes <= _SMALL_TABLE

@@ -22,7 +22,7 @@ from pyspark.sql import functions as f
 
 from mirrorlib.commit.stage import SET, Stage
 from mirrorlib.delta.columns import Column, Columns, sql_type
-from mirrorlib.delta.sessions import PATTERN, file_reader
+from mirrorlib.delta.sessions import PATTERN, file_reader, in_scans
 from mirrorlib.identifiers import by_name, fold_name, quote
 from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.partial import with_sets
@@ -89,8 +89,7 @@ def reads_as_it_is(landed: Landed, columns: Columns) -> bool:
 def _same_shape(landed: Sequence[Landed], *, ordered: bool) -> Iterator[list[Landed]]:
     """Group files that one scan can read; where rows have an order, by names that tell them apart.
 
-    A path that looks like a pattern is read alone: even where patterns mean nothing, Spark reads every
-    path of a scan again for each such path (`DataSource.checkAndGlobPathIfNecessary`).
+    A path that looks like a pattern is read alone, see `in_scans`.
     """
     groups: dict[object, list[Landed]] = {}
     for one in landed:
@@ -170,7 +169,7 @@ def _cast(mine: FileColumn | None, column: Column) -> SparkColumn:
 def _rewritten(
     stage: Stage, prepared: Prepared, group: list[Landed], firsts: Mapping[str, int]
 ) -> DataFrame:
-    """Write files again in the table's types, with `MARKER` and `ORDER`, a piece at a time, and read those by one scan.
+    """Write files again in the table's types, with `MARKER` and `ORDER`, a piece at a time, and read those.
 
     *firsts* says from where on `ORDER` grows in each file.
     """
@@ -197,4 +196,5 @@ def _rewritten(
                 writer.write_table(fitted.append_column(ORDER, places).cast(schema))
                 first += len(fitted)
     ddl = ", ".join([*(c.ddl for c in columns), f"{MARKER} int, {ORDER} bigint"])
-    return file_reader(stage.spark, ddl).parquet(*map(stage.state.uri, paths))
+    reader = file_reader(stage.spark, ddl)
+    return unite(reader.parquet(*some) for some in in_scans(map(stage.state.uri, paths)))

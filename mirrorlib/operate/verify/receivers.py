@@ -22,7 +22,7 @@ from mirrorlib.delivery.sinks.open import open_place
 from mirrorlib.delivery.sinks.zone.batch import read_batch
 from mirrorlib.delta.columns import to_columns, write_type
 from mirrorlib.delta.log import Commit
-from mirrorlib.delta.sessions import file_reader, side_by_side
+from mirrorlib.delta.sessions import file_reader, in_scans, side_by_side
 from mirrorlib.delta.table import find_table, open_log, refer
 from mirrorlib.errors import FileChangedError, ForeignWriteError, LandingZoneError
 from mirrorlib.events import pick
@@ -200,7 +200,7 @@ def _read_windows(
 ) -> DataFrame:
     """Read windows of the same columns and format."""
     names = [file.name for entry in entries for file in entry.files]
-    paths = [receiver.store.uri(f"{receiver.folder}/{name}") for name in names]
+    scans = in_scans(receiver.store.uri(f"{receiver.folder}/{name}") for name in names)
     # As Spark says it, not every type is one that SQL reads.
     kinds = [field.dataType for field in schema.fields]
     spelled = {
@@ -211,18 +211,18 @@ def _read_windows(
     columns = [(name, kind) for name, kind in every if find_name(known, name)]
     reader = file_reader(stage.spark, ", ".join(f"{quote(name)} {kind}" for name, kind in columns))
     if entries[0].file_format == "parquet":
-        return reader.parquet(*paths)
+        return unite(reader.parquet(*some) for some in scans)
     reader = reader.options(**JSON_OPTIONS, mode="FAILFAST")
     if entries[0].file_format == "jsonl":
-        return reader.options(lineSep="\n").json(paths)
-    texts = reader.schema(", ".join(f"{quote(name)} string" for name, _ in every)).csv(
-        paths, header=True, escape='"', multiLine=True, nullValue="", emptyValue=_EMPTY
+        return unite(map(reader.options(lineSep="\n").json, scans))
+    texts = reader.schema(", ".join(f"{quote(name)} string" for name, _ in every)).options(
+        header=True, escape='"', multiLine=True, nullValue="", emptyValue=_EMPTY
     )
     values = []
     for name, kind in columns:
         text = f.when(f.col(quote(name)) == _EMPTY, "").otherwise(f.col(quote(name)))
         values.append((f.unbase64(text) if kind == "binary" else text.cast(kind)).alias(name))
-    return texts.select(*values)
+    return unite(map(texts.csv, scans)).select(*values)
 
 
 def _read_zone(stage: Stage, stream: Stream, address: str) -> Received:
