@@ -22,7 +22,7 @@ from mirrorlib.delivery.run_stream import bring_up_to_date
 from mirrorlib.delivery.sink import Sink
 from mirrorlib.delivery.sinks.open import absolute, check_disjoint, open_sink, shown_url
 from mirrorlib.delivery.stream_job import OtherWishesError, Run, StreamJob
-from mirrorlib.delta.address import EVENTS, LEDGER, find_feed_table, find_tables
+from mirrorlib.delta.address import EVENTS, LEDGER, find_feed_table, find_tables, parse_found
 from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError, TableBusyError, printable
@@ -134,16 +134,16 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
     found = find_tables(run.spark, run.target.place, run.target.catalog, patterns)
     gone = _gone(run, patterns, {name for name, _ in found})
     known = [*(name for name, _ in found), *gone]
-    fit = [*map(parse_name, known)]
+    fit = [*map(parse_found, known)]
     odd = [one for one in globs if one.strip("*") and not any(matches(name, one) for name in fit)]
     every = find_tables(run.spark, run.target.place, run.target.catalog) if odd else ()
-    refuse_unmatched(odd, [parse_name(name) for name, _ in every])
+    refuse_unmatched(odd, [parse_found(name) for name, _ in every])
     there = {*known, *(name.rpartition("/")[2] for name in known)}
     missing = [name for name in patterns if name not in {*there, *globs}]
     there.update(part for name in missing for part in (name, name.rpartition("/")[2]))
     listed = [*found, *((name, "") for name in [*gone, *missing])]
     for table in run.keys if isinstance(run.keys, Mapping) else ():
-        if table not in there and matches(parse_name(table), patterns):
+        if table not in there and matches(parse_found(table), patterns):
             msg = "keys are given for a table that is not there"
             what = f"tables {', '.join(name for name, _ in listed[:10]) or 'none'}"
             raise LandingZoneError(msg, table=table, found=what, next_step="Correct its name.")

@@ -123,6 +123,12 @@ def split_dotted(name: str) -> list[str]:
     return [(quoted.replace("``", "`") or plain) for quoted, plain in _PART.findall(name)]
 
 
+def parse_found(name: str) -> TableName:
+    """Take apart the name of a table that was found, which may lie deeper than any that `parse_name` takes."""
+    schema, _, table = name.rpartition("/")
+    return TableName(schema or None, table)
+
+
 def find_tables(
     spark: SparkSession,
     place: str,
@@ -138,12 +144,8 @@ def find_tables(
     one does not.
     """
 
-    def parsed(name: str) -> TableName:
-        schema, _, table = name.rpartition("/")
-        return TableName(schema or None, table)
-
     def asked(name: str) -> bool:
-        table = parsed(name)
+        table = parse_found(name)
         named = {name, table.table} & {*as_names(patterns)}
         about_others = table.table in {LEDGER, EVENTS} and not named
         return matches(table, patterns) and (name == place or not about_others)
@@ -152,7 +154,7 @@ def find_tables(
         store = open_store(place)
         below = _walk(store, "", TABLE_DEPTH)
         all_of_it = [(name or place, f"{store.url}/{name}".rstrip("/")) for name in below]
-        refuse_unmatched(patterns if each else (), [parsed(name) for name, _ in all_of_it])
+        refuse_unmatched(patterns if each else (), [parse_found(name) for name, _ in all_of_it])
         return [(name, address) for name, address in all_of_it if asked(name)]
     schema = f"{quote(catalog)}.{quote(place)}"
     try:
@@ -161,7 +163,7 @@ def find_tables(
         told = tell_trouble(exc, "list the tables")
         raise StoreError(told.reason, found=told.found or schema, next_step=told.next_step) from exc
     names = sorted(row["tableName"] for row in rows if not row["isTemporary"])
-    refuse_unmatched(patterns if each else (), list(map(parsed, names)))
+    refuse_unmatched(patterns if each else (), list(map(parse_found, names)))
     found = [(name, f"{schema}.{quote(name)}") for name in names if asked(name)]
     return [(name, address) for name, address in found if _may_be_delta(spark, address)]
 

@@ -738,10 +738,11 @@ def test_a_stream_comes_after_another_by_its_number() -> None:
 
 
 def test_one_table_stops_alone(source: Source) -> None:
-    """Its neighbours are delivered; a name that fits no table is told."""
+    """Its neighbours are delivered; a name that fits no table is told, and one that lies too deep."""
     other = f"delta.`{source.target}/dbo/lines`"
     source.spark.sql(f"CREATE TABLE {other} (id INT) USING delta")  # without a feed
     source.spark.sql(f"INSERT INTO {other} VALUES (1)")
+    shutil.copytree(f"{source.target}/orders", f"{source.target}/a/b/orders")
     options: dict[str, Any] = {"consumer": "both", "to": source.sink, "start": 0}
     report = mirrorlib.export(source.spark, source.target, **options)
     assert not report.ok
@@ -750,6 +751,7 @@ def test_one_table_stops_alone(source: Source) -> None:
     assert states["dbo/lines"].state == "failed"
     assert "the feed was off" in states["dbo/lines"].reason
     assert "dbo/lines" in str(report)
+    assert "a table is named as table or schema/table" in states["a/b/orders"].reason
     report = mirrorlib.export(source.spark, source.target, ["nothing"], **options)
     assert "there is no such Delta table in the target. Check its name." in report.tables[0].reason
 
