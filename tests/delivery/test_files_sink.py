@@ -375,6 +375,23 @@ def test_a_folder_that_was_emptied_is_not_begun_anew_in_the_middle(windows: Wind
     assert [["2-0", "2-1", "2-2"]] == numbered.values()
 
 
+def test_what_a_killed_runner_claimed_in_a_folder_that_was_removed_counts_for_nothing(
+    windows: Windows,
+) -> None:
+    """A stream that begins anew there has windows of the same numbers, and other rows."""
+    windows.deliver(*three(1), kind="snapshot")
+    with pytest.raises(Killed):
+        windows.deliver(*three(2), store=Dying(windows.store, 3))  # at the entry: all is claimed
+    windows.store.delete_folder("dbo/orders")
+    anew = Windows(windows.spark, windows.root, "two", ordinal=2, began_at="2026-01-02")
+    anew.deliver(*three(3), kind="snapshot")
+    anew.deliver(*three(4))
+
+    assert [["3-0", "3-1", "3-2"], ["4-0", "4-1", "4-2"]] == anew.values()
+    assert 2 == FilesSink(anew.store).position(anew.stream)
+    assert [] == leftovers(anew.root / "files")
+
+
 @pytest.mark.parametrize("at", [3, 4], ids=["claimed", "delivered"])
 def test_what_a_registry_that_was_set_back_had_planned_is_not_taken_for_another_window(
     windows: Windows, at: int

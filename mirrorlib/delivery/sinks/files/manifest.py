@@ -88,9 +88,13 @@ class Receiver:
         That is 20 digits that sort as windows were delivered, and what it is unless it is changes.
         """
         stream, plan = delivery.stream, delivery.plan
+        # Attempts of streams whose folder was removed: their claims are for other rows. They are listed before the
+        # streams, so that whoever is at an attempt now is among these.
+        left = () if delivery.continues else contents(self.store, self._staging).folders
+        places = [int(name[:_PLACE]) for name in left if name[:_PLACE].isdecimal()]
         while True:
             said = numbered_files(self.store, f"{self._manifest}/streams")
-            number = max(said, default=0)
+            number = max([*said] or places, default=0)
             newest = (self._read(said[number], dict) if said else None) or {}
             if newest.get("stream") == stream.uuid:
                 mark = "" if plan.kind == "changes" else "-reset" if plan.reset else "-snapshot"
