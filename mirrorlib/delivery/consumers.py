@@ -53,7 +53,11 @@ def list_consumers(
 
     """
     place = Target.of(target, catalog=catalog, state=state)
-    every = known_streams(place, consumer, tables) if consumer else _registered(place, None, ())
+    every = (
+        known_streams(place, consumer, tables, spark)
+        if consumer
+        else _registered(place, None, (), spark)
+    )
     named = [(parse_name(each.table), each) for each in every]
     refuse_unmatched(() if consumer else tables, [name for name, _ in named])
     found = (each for name, each in named if matches(name, tables))
@@ -109,7 +113,7 @@ def rewind_consumer(
 
     """
     place = Target.of(target, catalog=catalog, state=state)
-    found = known_streams(place, consumer, tables)
+    found = known_streams(place, consumer, tables, spark)
     check_start(to)
     begins = [
         (each, begin_stream(_commits_of(place, each.table, spark), to, "to")) for each in found
@@ -128,16 +132,36 @@ def rewind_consumer(
     return tuple(registry.table for registry in found)
 
 
-def _registered(place: Target, consumer: str | None, tables: Sequence[str]) -> list[Registry]:
+def _registered(
+    place: Target, consumer: str | None, tables: Sequence[str], spark: SparkSession | None
+) -> list[Registry]:
+    """Find streams of a target; where none is known to be its own, all that its state folder has: it may be moved."""
     found = registries(open_store(place.state), consumer)
-    return [each for each in found if matches(parse_name(each.table), tables)]
+    asked = [each for each in found if matches(parse_name(each.table), tables)]
+    return [each for each in asked if _is_own(place, each, spark)] or asked
 
 
-def known_streams(place: Target, consumer: str, tables: Sequence[str]) -> list[Registry]:
+def _is_own(place: Target, registry: Registry, spark: SparkSession | None) -> bool:
+    """Say whether a stream is of a target, by the rule of an export; what nobody can read is, to be forgotten."""
+    try:
+        stream = registry.present_stream()
+    except JournalError:
+        return True
+    if stream.target in {"", place.owner}:
+        return True
+    with contextlib.suppress(Exception):  # there is no such table, or nobody is let to look
+        commits = _commits_of(place, registry.table, spark)
+        return commits.is_still(*last_seen(stream, registry.newest(stream)))
+    return False
+
+
+def known_streams(
+    place: Target, consumer: str, tables: Sequence[str], spark: SparkSession | None = None
+) -> list[Registry]:
     """Find what a consumer receives, of these tables; `JournalError` where there is nothing."""
-    found = _registered(place, consumer, tables)
+    found = _registered(place, consumer, tables, spark)
     if not found:
-        others = " for these tables" if _registered(place, consumer, ()) else ""
+        others = " for these tables" if _registered(place, consumer, (), spark) else ""
         msg = f"no consumer {consumer} is registered{others}"
         raise JournalError(msg, next_step="See them with: mirrorlib consumers TARGET")
     return found

@@ -140,6 +140,24 @@ def test_consumers_tell_when_the_last_window_was_given(registry: Registry, tmp_p
     assert done.finished_at == last()
 
 
+def test_consumers_of_another_target_in_one_state_folder_are_left_alone(tmp_path: Path) -> None:
+    """A target without any of its own may be one that was moved, and so may a table that is still the same."""
+    state, ours, theirs = tmp_path / "state", tmp_path / "ours", tmp_path / "theirs"
+    commit(ours, 0, "moved")
+    (ours / "orders").rename(ours / "moved")
+    for table, target in (("orders", ours), ("lines", theirs), ("moved", theirs)):
+        registry = Registry(open_store(str(state)), "lake", parse_name(table))
+        registry.begin({**WANTED, "target": str(target)}, 1)
+
+    told = mirrorlib.consumers(ours, state=state).streams
+    unknown = mirrorlib.consumers(tmp_path / "elsewhere", state=state).streams
+
+    assert ["moved", "orders"] == sorted(one.table for one in told)
+    assert 3 == len(unknown)
+    assert {"moved", "orders"} == {*mirrorlib.drop_consumer(ours, "lake", state=state)}
+    assert ("lines",) == mirrorlib.drop_consumer(theirs, "lake", state=state)
+
+
 def test_a_damaged_stream_is_named(registry: Registry, tmp_path: Path) -> None:
     """And can still be forgotten, by the name of its file."""
     delivered(registry)

@@ -85,7 +85,7 @@ def verify_consumer(
     """
     check_sample(sample)
     place = Target.of(target, catalog=catalog, state=state)
-    found = known_streams(place, consumer, tables)
+    found = known_streams(place, consumer, tables, spark)
 
     def verify(registry: Registry, told: Verified) -> Verified:
         stream = registry.present_stream()
