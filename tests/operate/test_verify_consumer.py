@@ -6,6 +6,8 @@ import contextlib
 import json
 import shutil
 import sqlite3
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -22,6 +24,7 @@ from mirrorlib.errors import (
     ForeignWriteError,
     JournalError,
     LandingZoneError,
+    SchemaError,
     StoreError,
 )
 from mirrorlib.identifiers import quote
@@ -29,6 +32,7 @@ from mirrorlib.journal.registry import Registry
 from mirrorlib.names import parse_name
 from mirrorlib.operate.verify import receivers as reading
 from mirrorlib.operate.verify.consumer import _of_receiver
+from mirrorlib.operate.verify.database import typed_rows
 from mirrorlib.operate.verify.receivers import read_received
 from mirrorlib.store import open_store
 
@@ -283,6 +287,30 @@ def test_what_spark_says_of_a_receivers_value_is_not_repeated(tmp_path: Path) ->
         raise error
 
     assert "Meier" not in str(told.value)
+
+
+def test_a_column_that_stayed_wider_spells_the_same_values_longer(spark: SparkSession) -> None:
+    """Its table began anew with a narrower type, which no database's column follows; what is more is no such value."""
+    ddl = "d decimal(10,2), w decimal(5,0), n int, day date"
+    schema = spark.createDataFrame([], ddl).schema
+    typed = (Decimal("1.50"), Decimal(3), 4, date(2026, 1, 2))
+    texts = [
+        ("1.5000", "3.00", "4.0", f"2026-01-02 00:00:00{zone}") for zone in ("", "+00", "+00:00")
+    ]
+    more = [
+        ("1.5001", *texts[0][1:]),
+        (*texts[0][:3], "2026-01-02 01:00:00+00"),
+        (*texts[0][:2], "4.5", texts[0][3]),
+    ]
+
+    def read(*rows: tuple[str, ...]) -> list[tuple[object, ...]]:
+        held = spark.createDataFrame(rows, "c0 string, c1 string, c2 string, c3 string")
+        return [(*row,) for row in typed_rows(held, schema.names, schema, "orders").collect()]
+
+    assert [typed] * 3 == read(*texts)
+    for row, column in zip(more, ("d", "day", "n"), strict=True):
+        with pytest.raises(SchemaError, match=f"column {column}: the database holds a value"):
+            read(row)
 
 
 @pytest.mark.thorough

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, IntegralType, StructType
 
 from mirrorlib.commit.stage import Stage
 from mirrorlib.delta.sessions import file_reader
@@ -57,12 +57,16 @@ def typed_rows(texts: DataFrame, names: Sequence[str], schema: StructType, table
 
 
 def _spelling(kind: DataType) -> str:
-    """Return the pattern of text that an export writes, where a cast would make a value of more than that."""
+    """Return the pattern of text that an export writes, where a cast would make a value of more than that.
+
+    Also where the column has stayed of a wider type: zeros behind the scale, midnight behind a day.
+    """
     name = kind.typeName()
     if name == "decimal":
         scale = kind.jsonValue().partition(",")[2].strip(" )")  # type: ignore[union-attr]  # "decimal(10,2)"
-        return r"^-?\d+$" if scale == "0" else rf"^-?\d+\.\d{{{scale}}}$"
-    return {"boolean": "^(true|false|0|1)$", "date": r"^\d{4}-\d\d-\d\d$"}.get(name, "")
+        return r"^-?\d+(\.0+)?$" if scale == "0" else rf"^-?\d+\.\d{{{scale}}}0*$"
+    day = r"^\d{4}-\d\d-\d\d( 00:00:00(\+00(:00)?)?)?$"
+    return {"boolean": "^(true|false|0|1)$", "date": day}.get(name, "")
 
 
 def _value(text: str, kind: DataType) -> Column:
@@ -71,4 +75,6 @@ def _value(text: str, kind: DataType) -> Column:
         return f.from_json(text, kind, JSON_OPTIONS)  # type: ignore[arg-type]  # of any type
     if kind.typeName() == "binary":
         return f.expr(f"unhex(substr({text}, 3))")  # behind \\x
+    if isinstance(kind, IntegralType):  # whose column may have stayed of a wider type
+        text = f"regexp_replace({text}, '[.]0+$', '')"
     return f.expr(f"try_cast({text} AS {kind.simpleString()})")
