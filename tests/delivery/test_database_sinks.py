@@ -872,7 +872,13 @@ def refuse(
 @pytest.mark.thorough
 @BOTH
 def test_keys_are_neither_null_nor_twice(receiver: Receiver, feed: Feed) -> None:
-    """In a snapshot, in a window, and against what the table holds; the table and its keys are named."""
+    """In a snapshot, in a window, and against what the table holds; the table and its keys are named.
+
+    Also where an earlier table has kept the name that PostgreSQL gives the table's primary key.
+    """
+    if receiver.kind == "postgres":
+        receiver.run("CREATE SCHEMA dbo AUTHORIZATION mirror")
+        receiver.run("CREATE TABLE dbo.earlier (id int CONSTRAINT orders_pkey PRIMARY KEY)")
     schema, keys = "id int, k string, v int", ("id", "k")
     feed.keys = keys
     sink = receiver.sink

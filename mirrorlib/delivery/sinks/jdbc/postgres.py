@@ -36,7 +36,8 @@ from mirrorlib.delivery.sinks.jdbc.stage import StagedWindow
 from mirrorlib.names import TableName
 
 _LONGEST_NAME = 63  # bytes; the server would cut the rest off without a word
-_PRIMARY = "_pkey"  # what PostgreSQL calls a primary key, after its table
+# What PostgreSQL calls a primary key: its table's name, cut short where it is long, and a number where that is taken.
+_PRIMARY = re.compile(r"(.+)_pkey\d*", re.DOTALL)
 # Classes of SQLSTATE whose messages speak of names and settings; all others may quote a value.
 _SPEAKING = ("08", "0A", "25", "28", "2B", "3D", "3F", "42", "53", "54", "55", "57", "58")
 _LOST = ("08", "57")
@@ -157,10 +158,10 @@ def _broken(exc: psycopg.IntegrityError, table: str, keys: Sequence[str]) -> Exc
     diag = exc.diag
     if isinstance(exc, errors.NotNullViolation) and diag.column_name in keys:
         return database.null_key(table, str(diag.column_name))
-    held = (diag.table_name or "").encode()[: _LONGEST_NAME - len(_PRIMARY)]
-    primary = held.decode(errors="ignore") + _PRIMARY
-    if isinstance(exc, errors.UniqueViolation) and diag.constraint_name == primary:
-        return database.duplicate_key(table, keys)
+    if isinstance(exc, errors.UniqueViolation):
+        primary = _PRIMARY.fullmatch(diag.constraint_name or "")
+        if primary is not None and (diag.table_name or "").startswith(primary[1]):
+            return database.duplicate_key(table, keys)
     return database.refused_row(table, diag.constraint_name or diag.column_name)
 
 
