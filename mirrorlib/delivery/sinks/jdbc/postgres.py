@@ -169,6 +169,7 @@ class PostgresSession:
     """A connection for one table; without `commit`, all that was done since `begin` is undone."""
 
     mark = "%s"  # stands for a value in a statement
+    alike = ""  # behind a comparison of tables' names
     # Of a temporary table's definition: a pool may hand the connection on.
     stage_ends = " ON COMMIT DROP"
     # The columns of one of our own tables.

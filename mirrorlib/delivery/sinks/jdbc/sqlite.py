@@ -103,6 +103,7 @@ class SqliteSession:
     """A connection to a SQLite file; see `PostgresSession`."""
 
     mark = "?"
+    alike = " COLLATE NOCASE"
     stage_ends = ""
     names = "SELECT name FROM pragma_table_info(?)"
     types = _TYPES
