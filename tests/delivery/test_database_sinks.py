@@ -1326,6 +1326,15 @@ def test_wider_types_are_followed_and_narrower_windows_fit(receiver: Receiver, f
     assert ("theirs",) in receiver.run("SELECT indexname FROM pg_indexes")
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_column_that_is_called_as_what_a_window_adds_is_refused_at_once(
+    receiver: Receiver, feed: Feed
+) -> None:
+    """Not by the changes that follow on a snapshot, in Spark's words."""
+    delivery = feed.next("id int, _Mirror_op int", [], snapshot=True)
+    refuse(receiver, delivery, SchemaError, "column _Mirror_op: the column's name is taken")
+
+
 @BOTH
 def test_tables_of_others_are_not_touched(
     receiver: Receiver, feed: Feed, make: Callable[[str], Receiver]

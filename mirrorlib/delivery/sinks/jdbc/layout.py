@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
+from mirrorlib.commit.stage import FRESH, OP
 from mirrorlib.delivery.sink import Delivery, check_continued, check_successor, tell_gap
 from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
@@ -20,6 +21,7 @@ from mirrorlib.errors import (
     printable,
 )
 from mirrorlib.events import pick
+from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import Stream
 
 if TYPE_CHECKING:
@@ -68,6 +70,9 @@ def read_columns(delivery: Delivery) -> list[DatabaseColumn]:
     table, keys = delivery.stream.table, delivery.keys
     columns = []
     for name in delivery.columns:
+        if fold_name(name) in {OP, FRESH}:
+            msg = "the column's name is taken by what a window adds"
+            raise SchemaError(msg, table=table, column=name, next_step="Rename it at the source.")
         data_type = delivery.frame.schema[name].dataType
         kind, key = kind_of(data_type), name in keys
         if kind is None or (key and kind == JSON):
