@@ -167,7 +167,7 @@ def test_uncarriable_folders_are_refused_alone(
     for name, table in found.items():
         assert name.isprintable()
         assert table.reason.isprintable()
-        assert name == "good" or "Rename it at the publisher" in table.reason
+        assert name == "good" or "Rename it at the source" in table.reason
     capsys.readouterr().out.encode("utf-8")  # no half characters
     assert {"good", "_mirrorlib"} == {path.name for path in Path(target).iterdir()}
     states = {table.table: table.state for table in mirrorlib.status(target).tables}
