@@ -194,6 +194,29 @@ def test_what_identified_a_file_elsewhere_says_nothing_of_it_here(
     assert "e100" == History(journal, "/zone").applied().etags["100a.parquet"]
 
 
+def test_a_plain_folder_that_moves_twice_is_known_by_its_first_place(journal: Journal) -> None:
+    """What was applied there, and what is passed over; each move is told by one run."""
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    passed = StoredFile(path="t/p", size=1, modified=moment, etag="e")
+    journal.write_passed(1, passed_files([passed]))
+    life = journal.begin_life("first seen", "/zone", 1, include_existing=False)
+    for old, new in ("/zone", "/second"), ("/second", "/third"):
+        history = History(journal, new, moved_from=old)
+        assert "p" in history.passed()
+        assert history.moves()
+        history.keep_move()
+        assert "p" in History(journal, new).passed()
+    plain = replace(PLAN.policies, plain="add")
+    journal.write_plan(life, replace(planned(1), policies=plain))
+    journal.write_done(life, 1, DONE)
+    assert ["1a.parquet", "1b.parquet"] == list(History(journal, "/third").applied().etags)
+    fourth = History(journal, "/fourth", moved_from="/third")
+    assert ["1a.parquet", "1b.parquet"] == list(fourth.applied().etags)
+    assert fourth.moves()
+    fourth.keep_move()
+    assert not fourth.moves()
+
+
 def test_names_that_are_no_text_are_remembered(journal: Journal) -> None:
     """A disk takes any bytes; they come back as Python shows them, and as they were."""
     name = b"caf\xe9.csv".decode(errors="surrogateescape")

@@ -81,7 +81,7 @@ class History:
 
     def _forget(self, life: Life | None) -> None:
         self._life: Life | None = life
-        self._roots: Collection[str] | None = None
+        self._moves: tuple[tuple[str, str], ...] | None = None
         self._batch = self._count = 0
         self._files: dict[tuple[str, str], tuple[str, datetime]] = {}
         self._passed: Mapping[str, tuple[str, datetime]] | None = None
@@ -110,18 +110,22 @@ class History:
 
     def moves(self) -> bool:
         """Say whether files of a plain folder are taken for those that are here only because a caller says so."""
-        moved = any(settled(root) == self.moved_from for root, _ in self._files if root)
-        return moved and self.moved_from not in self._known_roots()
+        roots = {root for root, _ in self._files if root}
+        if self._life is not None and not self._life.include_existing:
+            roots.add(self._life.zone)  # of what is passed over
+        known = self._roots_of(settled(self.zone))
+        return any(self._is_here(root) and settled(root) not in known for root in roots)
 
     def keep_move(self) -> None:
         """Write down, once its caller has proven it, what `moves` tells, if it does."""
         if self._life is not None and self.moved_from is not None and self.moves():
             self.journal.write_move(self._life, self.moved_from, self.zone)
-            self._roots = None
+            self._moves = None
 
     def roots(self) -> Collection[str]:
         """Return where the files that are known here lie or lay, as the plans name it; "" for what has numbers."""
-        return {root for root, _ in self._files if not root or self._is_here(root)}
+        roots = {root for root, _ in self._files}
+        return {root for root in roots if not root or self._is_here(root)}
 
     def passed(self) -> Mapping[str, str]:
         """Return what identified the files that the present life passes over, by name."""
@@ -235,17 +239,16 @@ class History:
 
     def _is_here(self, root: str) -> bool:
         """Say whether a plain folder's root is this one, or has become it."""
-        return settled(root) in self._known_roots() or settled(root) == self.moved_from
+        return settled(root) in self._roots_of(settled(self.zone), self.moved_from)
 
-    def _known_roots(self) -> Collection[str]:
-        """Return this root, and those whose files have moved here as far as the journal knows."""
-        if self._roots is None:
-            roots = {settled(self.zone)}
-            moves = self.journal.moves(self._life) if self._life else ()
-            for _ in moves:  # as far as a chain of them reaches
-                roots |= {settled(old) for old, new in moves if settled(new) in roots}
-            self._roots = roots
-        return self._roots
+    def _roots_of(self, *places: str | None) -> Collection[str | None]:
+        """Return places, and those whose files have moved there as far as the journal knows."""
+        if self._moves is None:
+            self._moves = self.journal.moves(self._life) if self._life else ()
+        roots = {*places}
+        for _ in self._moves:  # as far as a chain of them reaches
+            roots |= {settled(old) for old, new in self._moves if settled(new) in roots}
+        return roots
 
     def _passed_files(self) -> Mapping[str, tuple[str, datetime]]:
         life = self._present()
