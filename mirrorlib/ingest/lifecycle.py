@@ -58,7 +58,8 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
         if write and job.zone.list_folder(name.folder) is not None:
             return None
         newest = journal.newest_of(lives) or (lives[-1].keeps and journal.newest(lives[-2]))
-        if newest and newest.plan.policies.plain is not None:
+        # What one passes over stays passed over, too.
+        if not lives[-1].include_existing or (newest and newest.plan.policies.plain is not None):
             return _PLAIN_KEPT
         if write:
             journal.write_gone(lives[-1])

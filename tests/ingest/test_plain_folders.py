@@ -221,6 +221,10 @@ def test_what_was_there_at_first_sight_counts_unless_it_is_left_out(
         spark, str(zone), target, plain_folders="append", include_existing=False
     ).tables[0]
     first = apply(spark, zone, target, **options)
+    folder, away = zone.root / "plain", zone.root.parent / "away"
+    folder.rename(away)
+    apply(spark, zone, target, **options)
+    away.rename(folder)
     put(zone, "b.csv", "id\n2\n", 0)
     waiting = mirrorlib.status(target).tables[0]
     second = apply(spark, zone, target)

@@ -73,7 +73,7 @@ class OpenedFolder:
         """Say what has to come before anything can be applied, "" when nothing has to."""
         if self.metadata is None:
             return "_metadata.json is missing. The table waits until its publisher writes it."
-        if self.passed and not self.listing.count:
+        if self.passed and not self.listing.count and not self.emptied:
             return f"{self.passed} files were there when the table was first seen; none has come since."
         if self.listing.count or self.partial or self.emptied:
             return ""
