@@ -19,6 +19,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.errors import FileChangedError
+from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.source_identity import changed_since, judge_changes
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
@@ -213,7 +214,7 @@ def look(zone: Path, state: Path) -> tuple[tuple[str, ...], str]:
     """Name the files that have changed, and say what looks as if the source had started over; two batches are applied."""
     name = TableName(None, "t")
     store, journal = open_store(str(zone)), Journal(open_store(str(state)), name)
-    opened = open_folder(store, name)
+    opened = open_folder(store, name, History(journal, store.url))
     assert opened.metadata is not None
     policies = policies_of(opened.metadata, opened.dialect, Options())
     source = Source(zone=store, table="t", folder="t", policies=policies)
@@ -282,6 +283,23 @@ def test_behind_a_move_an_overwritten_file_is_refused(
     put(tmp_path / "z2", f"{2:020d}.parquet", 99)
     with pytest.raises(FileChangedError, match=r"0002\.parquet: the change file holds something"):
         look(tmp_path / "z2", state)
+
+
+def test_by_time_the_newest_file_is_known_by_its_name(tmp_path: Path) -> None:
+    """Where a cleaner has taken the first, numbers are no longer those of the journal."""
+    zone, state = tmp_path / "zone", tmp_path / "state"
+    for number in (1, 2, 3):
+        put(zone, f"{number:020d}.parquet", number, metadata=BY_TIME)
+    look(zone, state)
+    (zone / "t" / f"{FIRST}.parquet").unlink()
+    written = (zone / "t" / f"{2:020d}.parquet").stat().st_mtime_ns
+    second = put(zone, f"{2:020d}.parquet", 77)
+    os.utime(second, ns=(written - 10**9, written - 10**9))
+    (zone / "t" / "_metadata.json").touch()
+
+    changed, evidence = look(zone, state)
+
+    assert ((f"{2:020d}.parquet",), "") == (changed, evidence)
 
 
 def test_behind_a_move_a_source_that_starts_over_is_seen(tmp_path: Path) -> None:

@@ -233,14 +233,17 @@ def judge_changes(
     newest = [
         files.get(entry.position.get(partition, 0)) for partition, files in partitions.items()
     ]
+    applied = entry.done is not None and entry.done.outcome == "applied"
+    known = {one.name for one in entry.plan.files}
+    if opened.listing.by_time:  # where what is there is numbered anew
+        every = [file for files in partitions.values() for file in files.values()]
+        newest = [file for file in every if applied and file.name in known]
     continued = any(file is not None and file.name not in changed for file in newest)
     written = opened.metadata_written
     if firsts and not continued and written is not None and written > seen_until(entry.plan):
         seen = f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M} UTC)"
         told = f"{seen}, and the newest applied file is not there as it was: the source may have started over"
         return f"{told}. If it has: mirrorlib reset TARGET {work.table}"
-    applied = entry.done is not None and entry.done.outcome == "applied"
-    known = {one.name for one in entry.plan.files}
     name = next((name for name in changed if name in known), None)
     if applied and name is not None and work.source.policies.plain is None:
         msg = f"the change file holds something else than what batch {entry.plan.batch} has applied under its name"
