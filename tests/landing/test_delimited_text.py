@@ -115,6 +115,13 @@ def test_other_formats_are_named(data: bytes, found: str) -> None:
     assert ("gzip or zstd" in str(error)) is found.startswith("Snappy")
 
 
+def test_short_text_is_not_taken_for_a_block_of_snappy() -> None:
+    """It may be a sound one by chance: its first letter a length, commas and line ends copies of what is before."""
+    data = b"ID,Name,City\r\n30285,Dieter,Ivan\r\n24761,Dieter,Carla\r\n64323,Moritz,Julia\r\n"
+    file = TextFile(io.BytesIO(data), listed(data), dialect({}), "t")
+    assert ["ID", "Name", "City"] == [column.name for column in read_header(file).columns]
+
+
 def test_columns_may_be_called_as_parquet_begins() -> None:
     """They stopped their table for ever."""
     data = b"PAR1,PAR2\r\n1,2\r\n"

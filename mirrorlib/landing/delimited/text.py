@@ -45,6 +45,7 @@ _LONGEST_MAGIC = 10
 _SNAPPY_LENGTH = re.compile(rb"[\x80-\xff]{0,3}[\0-\x7f](?=.)", re.DOTALL)  # up to 256 MiB
 _SNAPPY_MORE = 32  # bytes that compressing may add, and a sixth
 _MOST_SNAPPY = 22  # times a block's bytes: a copy of 64 bytes takes three
+_NO_TEXT = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]")
 UNDECODABLE = "the text is not "  # how the complaint begins; the codec follows
 DAMAGED = "stream is cut short or damaged; it may be an upload under way"  # how it ends
 
@@ -122,7 +123,9 @@ def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
     handle.seek(0)
     held = size <= _SNAPPY_MORE + length + length // 6 and 0 < length <= _MOST_SNAPPY * size
     try:
-        return held and bool(pa.Codec("snappy").decompress(_read_full(handle, size), length))
+        data = _read_full(handle, size) if held else b""
+        packed = _NO_TEXT.search(data) is not None  # short text may be a sound block by chance
+        return packed and bool(pa.Codec("snappy").decompress(data, length))
     except (pa.ArrowException, OSError):
         return False
     finally:
