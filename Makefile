@@ -83,7 +83,7 @@ bench-quick: .venv/dev.stamp ## See that every workload runs and ends equal, in 
 smoke35: .venv35/dev.stamp ## Run the smoke tests on Spark 3.5 and Delta 3.3
 	$(BIN35)/pytest -m smoke -n 2 --dist loadfile $(PYTEST)
 
-wheel: ## Build the wheel into dist/, with a version for each content
+wheel: ## Build the wheel into dist/stamped/, with a version for each content
 	@"$(PYTHON)" tools/wheel.py
 
 release: .venv/release.stamp ## Build wheel and sdist, and test them in environments of their own

@@ -1,8 +1,8 @@
 """Build the wheel of this clone, with a version for each content: no environment takes an older build for it.
 
-`make wheel`: the wheel in `dist/`, alone, under its version and a number of its content: equal content, equal bytes.
-pip leaves an installed version alone when a wheel has the same one, whatever is in it. The Databricks CLI does this
-for `dynamic_version: true`, with a time behind a `+`, which not every platform lets into a file's name.
+`make wheel`: the wheel in `dist/stamped/`, alone, under its version and a number of its content: equal content, equal
+bytes. pip leaves an installed version alone when a wheel has the same one, whatever is in it. The Databricks CLI does
+this for `dynamic_version: true`, with a time behind a `+`, which not every platform lets into a file's name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
-DIST = ROOT / "dist"
+DIST = ROOT / "dist" / "stamped"  # where no pattern for built wheels, dist/*.whl, finds it
 _TOLD = "SETUPTOOLS_SCM_PRETEND_VERSION"  # where a build takes its version from, and else from git
 
 

@@ -135,17 +135,20 @@ def rewind_consumer(
 def _registered(
     place: Target, consumer: str | None, tables: Sequence[str], spark: SparkSession | None
 ) -> list[Registry]:
-    """Find streams of a target; where none is known to be its own, all that its state folder has: it may be moved."""
-    found = registries(open_store(place.state), consumer)
+    """Find streams of a target; where its state folder has none that is known to be its own, all: it may be moved."""
+    store = open_store(place.state)
+    found = registries(store, consumer)
     asked = [each for each in found if matches(parse_name(each.table), tables)]
-    return [each for each in asked if _is_own(place, each, spark)] or asked
+    own = [each for each in asked if _is_own(place, each, spark)]
+    moved = not own and not any(_is_own(place, each, spark) for each in registries(store))
+    return asked if moved else own
 
 
 def _is_own(place: Target, registry: Registry, spark: SparkSession | None) -> bool:
     """Say whether a stream is of a target, by the rule of an export; what nobody can read is, to be forgotten."""
     try:
         stream = registry.present_stream()
-    except JournalError:
+    except MirrorError:
         return True
     if stream.target in {"", place.owner}:
         return True

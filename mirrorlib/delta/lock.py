@@ -10,6 +10,7 @@ condition. docs/guarantees.md, "Applying". `find_place` says which locks a table
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -67,9 +68,11 @@ def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> It
         _wait_for_last_jvm(file, table, jvm)
         host, started = os.uname().nodename, process_started(jvm)
         holder = {"jvm": jvm, "started": started, "python": os.getpid(), "host": host}
+        said = json.dumps(holder).encode()
         with translated("lock", path):
             file.truncate(0)
-            file.write(json.dumps(holder).encode())
+            if file.write(said) < len(said):  # on a disk that is full meanwhile
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         try:
             yield
         except Exception as exc:

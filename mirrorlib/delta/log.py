@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mirrorlib.delta.properties import CLAIM, PAUSED
+from mirrorlib.delta.key_property import ON
+from mirrorlib.delta.properties import CLAIM, PAUSED, SEEN
 from mirrorlib.delta.trouble import MEND_LOG
 from mirrorlib.errors import StoreError
 from mirrorlib.journal.plan_log import read_object
@@ -37,6 +38,7 @@ _HARMLESS = frozenset({
 LOG = "_delta_log"
 IN_CONDITION = "mirrorlib:"  # before what a MERGE's condition says, in base64
 _SAID = re.compile(rf"{IN_CONDITION}([\w-]+=*)")
+_SEEN = re.compile(rf"{re.escape(SEEN)}\W+(\d+)")
 _CLAIMED = re.compile(rf"{re.escape(CLAIM)}\W+(\w+-\w+)")
 REWRITE = "rewrite"  # the outcome of a commit that gives rows other types, and changes none
 _DIGITS = 20
@@ -211,6 +213,8 @@ def _read_parameters(operation: str | None, asked: str) -> Mapping[str, Any] | N
     if operation == "SET TBLPROPERTIES":
         if claimed := _CLAIMED.search(asked):
             return {"claim": claimed[1]}
+        if seen := _SEEN.search(asked):
+            return {ON: int(seen[1])}
         return {"outcome": REWRITE} if PAUSED in asked else None
     return None
 

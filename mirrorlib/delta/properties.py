@@ -20,6 +20,7 @@ READERS_PROPERTY = "mirrorlib.readers"  # "plain": every reader of Delta
 FEED = "delta.enableChangeDataFeed"
 PAUSED = "mirrorlib.feedPaused"  # the feed is off while a table is written anew, see commit/mark.py
 CLAIM = "mirrorlib.claim"  # which attempt took others' claims away, see commit/claim.py
+SEEN = "mirrorlib.seen"  # the version up to which whoever sets it has seen whose the rows are, see feed/owners.py
 VECTORS = "delta.enableDeletionVectors"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"

@@ -28,7 +28,7 @@ _LOG = f"The log has the whole story at DEBUG of the logger mirrorlib (-vv). {_A
 _NEWER = "Run the version of Spark and Delta that whoever changed the table has, or a newer one."
 _START_OVER = "Start the table over with `mirrorlib reset`, or restore what was removed."
 # A log that is there is read, so that a reset alone would come to the same trouble.
-MEND_LOG = "Restore it, or remove the Delta table and start it over: mirrorlib reset TARGET TABLE"
+MEND_LOG = "Restore it. A mirror can be made anew: remove the Delta table, and mirrorlib reset TARGET TABLE"
 _SMALLER = (
     "Give it more (--memory), or smaller batches (--max-bytes with --retry, but for a table that starts over; "
     "export: --max-versions, but for a window that has begun)"

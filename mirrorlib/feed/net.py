@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType
 from mirrorlib.commit.stage import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.errors import FeedError
 from mirrorlib.identifiers import fold_name, quote
-from mirrorlib.nested import is_free_of
+from mirrorlib.nested import is_free_of, name_of, types_in
 
 KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 FEED_COLUMNS = (KIND, VERSION, TIME)
@@ -180,7 +180,8 @@ def is_comparable(kind: DataType) -> bool:
 
     It can by no map, variant or place, however deep inside; where text has a collation, `bob` may be `BOB`.
     """
-    return is_free_of(kind, _INCOMPARABLE) and " collate " not in kind.simpleString()
+    texts = [one.simpleString() for one in types_in(kind) if name_of(one) == "string"]
+    return is_free_of(kind, _INCOMPARABLE) and not any(" collate " in text for text in texts)
 
 
 def sign() -> Column:

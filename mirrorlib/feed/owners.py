@@ -103,21 +103,32 @@ def _names(metadata: Metadata) -> list[str]:
 
 
 def is_owners(commits: Commits, version: int) -> bool:
-    """Say whether the rows of a version are as a commit of mirrorlib has left them, or there are none yet.
+    """Say whether the rows of a version are as a commit of mirrorlib has left them, or there are none yet."""
+    return owned_since(commits, version) is not None
+
+
+def owned_since(commits: Commits, version: int) -> int | None:
+    """Return the commit by which the rows of a version are as mirrorlib has left them; None where they are not.
 
     Not where somebody has written before it, but after what it was computed on; Delta lets both be.
     """
     for number in range(version, commits.first - 1, -1):
         provenance = commits.provenance(number)
         if not _is_undisturbed(commits, provenance):
-            return False
+            return None
         if _has_rows(provenance):
-            return True
-    return commits.first == 0
+            return number
+    return None if commits.first else 0
 
 
 def _has_rows(commit: Commit) -> bool:
-    return commit.ours is not None and commit.ours.get("outcome") not in _NO_ROWS
+    """Say whether a commit of ours tells of all rows: of those that it wrote, or of those that it has `SEEN`.
+
+    That counts only where nothing has come since it looked.
+    """
+    if commit.ours is None or commit.ours.get("outcome") in _NO_ROWS:
+        return False
+    return not commit.harmless or commit.ours.get(ON) == commit.version - 1
 
 
 def _is_let(commit: Commit) -> bool:

@@ -14,16 +14,15 @@ from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mirrorlib.commit.mark import METADATA, as_metadata
 from mirrorlib.delivery.consumers import tell_horizon
 from mirrorlib.delta.address import FeedTable, act_on_tables, find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.key_property import ON
+from mirrorlib.delta.key_property import KEYS_PROPERTY
 from mirrorlib.delta.lock import find_place
-from mirrorlib.delta.properties import FILE_RETENTION
+from mirrorlib.delta.properties import FILE_RETENTION, LOG_RETENTION, SEEN, set_properties
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
 from mirrorlib.errors import JournalError, StoreError
-from mirrorlib.feed.owners import is_owners
+from mirrorlib.feed.owners import owned_since
 from mirrorlib.feed.proof import CLOCKS, kept_for, retention_of
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.registry import Registry, registries
@@ -189,7 +188,10 @@ def vacuum_tables(
             return replace(told, state="refused", reason=f"{told.reason}. {advice}")
         held = find_place(spark, address, state=state).hold(spark)
         with contextlib.nullcontext() if dry_run else held:  # VACUUM commits that it was there
-            return replace(told, files=_vacuum(spark, table, hours, dry_run=dry_run))
+            told = replace(told, files=_vacuum(spark, table, hours, dry_run=dry_run))
+            if not dry_run:
+                _renew_keys(spark, table)
+            return told
 
     found = find_tables(spark, place.place, catalog, tables, each=True)
     done = act_on_tables(found, vacuum, partial(Vacuumed, state="failed"))
@@ -221,17 +223,30 @@ def _vacuum(
     # Delta itself reads the table's own: said here, in whole hours, it might be less.
     statement = f"VACUUM {table.sql}" + ("" if hours is None else f" RETAIN {hours} HOURS")
     listers = min(_LISTERS, int(read_conf(spark, _PARALLELISM) or _LISTERS))
-    settings = {_PARALLELISM: str(listers), _IGNORES: "false"}
-    if is_owners(table.commits, table.commits.newest):
-        # Else the commit that wrote the rows of a quiet table leaves its log, and with it what is claimed of its keys.
-        settings[METADATA] = as_metadata({ON: table.commits.newest})
-    with lend_session(spark) as session, configured(session, {}, settings):
+    with configured(spark, {}, {_PARALLELISM: str(listers), _IGNORES: "false"}):
         if dry_run:
-            return len(session.sql(f"{statement} DRY RUN").collect())
-        session.sql(statement)
+            return len(spark.sql(f"{statement} DRY RUN").collect())
+        spark.sql(statement)
     last = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").collect()[0]
     deleted = (last["operationMetrics"] or {}).get("numDeletedFiles")
     return int(deleted) if last["operation"] == "VACUUM END" and deleted is not None else None
+
+
+def _renew_keys(spark: SparkSession, table: FeedTable) -> None:
+    """Say anew whose the rows of a quiet table are, before the commit that wrote them leaves its log.
+
+    What is claimed of its keys rests on that. Where it cannot be said, they are claimed as long as the commit is there.
+    """
+    from pyspark.errors import PySparkException
+
+    commits = table.commits.refresh()
+    since = owned_since(commits, commits.newest)
+    kept = kept_for(commits, LOG_RETENTION)
+    if since is None or kept is None or KEYS_PROPERTY not in commits.metadata.properties:
+        return
+    if datetime.now(UTC) - commits.written_at(since) > kept / 2:
+        with contextlib.suppress(PySparkException):
+            set_properties(spark, table.sql, {SEEN: str(commits.newest)})
 
 
 def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) -> dict[str, str]:

@@ -1333,6 +1333,10 @@ def test_a_column_that_is_called_as_what_a_window_adds_is_refused_at_once(
     """Not by the changes that follow on a snapshot, in Spark's words."""
     delivery = feed.next("id int, _Mirror_op int", [], snapshot=True)
     refuse(receiver, delivery, SchemaError, "column _Mirror_op: the column's name is taken")
+    feed.keys = ()  # whose rows are counted
+    delivery = feed.next("id int, _Mirror_op int", [(1, 7, "insert")], snapshot=True)
+    receiver.sink.deliver(delivery)
+    assert {(1, 7): 1} == receiver.rows()
 
 
 @BOTH
@@ -1360,6 +1364,14 @@ def test_tables_of_others_are_not_touched(
     if receiver.kind == "sqlite":  # whose names ignore case
         twin = Feed(feed.spark, feed.folder, table="dbo/Orders").next(schema, row, snapshot=True)
         refuse(receiver, twin, LandingZoneError, "belongs to another", "found lake, dbo/orders")
+        receiver.run("ALTER TABLE dbo.orders RENAME TO was")
+        twins = Feed(feed.spark, feed.folder, table="dbo/Orders")
+        for snapshot in (True, False):  # whose record is there beside that of the one that is gone
+            sink.deliver(
+                twins.next(schema, row if snapshot else [(2, "b", "insert")], snapshot=snapshot)
+            )
+        receiver.run("DROP TABLE dbo.orders")
+        receiver.run("ALTER TABLE was RENAME TO dbo.orders")
     anew = replace_plan(feed.next(schema, row), table_id="U")
     refuse(receiver, anew, JournalError, "made anew since", "--rewind")
     receiver.run("DROP TABLE dbo.orders")

@@ -154,6 +154,8 @@ def test_consumers_of_another_target_in_one_state_folder_are_left_alone(tmp_path
 
     assert ["moved", "orders"] == sorted(one.table for one in told)
     assert 3 == len(unknown)
+    with pytest.raises(JournalError, match="no consumer lake is registered for these tables"):
+        mirrorlib.drop_consumer(ours, "lake", tables=["lines"], state=state)
     assert {"moved", "orders"} == {*mirrorlib.drop_consumer(ours, "lake", state=state)}
     assert ("lines",) == mirrorlib.drop_consumer(theirs, "lake", state=state)
 

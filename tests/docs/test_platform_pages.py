@@ -89,6 +89,8 @@ def test_the_page_of_fabric_does_what_it_says(clone: Path, monkeypatch: pytest.M
     """The wheel is built; the items that it publishes are there."""
     monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "false")  # for pip, false is on
     monkeypatch.setenv("PYTHON", sys.executable)
+    for name in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS"):  # of the make that runs the tests
+        monkeypatch.delenv(name, raising=False)
     (tried,) = [words for words in commands("fabric.md") if words[0] == "mirrorlib"]
 
     assert "$(make wheel)" == tried.pop()

@@ -53,7 +53,7 @@ def build(folder: Path) -> Path:
     """Build the wheel of the clone; it is alone in its folder."""
     words = [sys.executable, folder / "tools" / "wheel.py"]
     wheel = Path(subprocess.check_output(words, text=True).strip())
-    assert [wheel] == [*(folder / "dist").iterdir()]
+    assert [wheel] == [*(folder / "dist" / "stamped").iterdir()]
     return wheel
 
 

@@ -255,18 +255,33 @@ def test_keys_of_a_quiet_table_outlive_its_log(
     zone.table("orders", keys=["id"]).file([{"id": 1, "v": "a"}], markers=[0])
     mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
     path, claims = Path(target, "orders"), []
-    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
-    for statement in ("", f"INSERT INTO delta.`{path}` VALUES (1, 'b')"):
-        if statement:
-            spark.sql(statement)
-        quiet = newest_version(path)
-        assert mirrorlib.vacuum(spark, target).ok
-        for version in range(quiet + 1):
+    alter = f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES"
+    soon = ", ".join(
+        f"'delta.{one}RetentionDuration' = 'interval 1 second'" for one in ("log", "deletedFile")
+    )
+    spark.sql(f"{alter} ('delta.checkpointInterval' = '1', {soon})")
+
+    def forget(until: int) -> None:
+        for version in range(until):
             for file in (path / "_delta_log").glob(f"{version:020d}.*"):
                 file.unlink()
         claims.append(claimed(spark, path))
 
-    assert [(ID, True), (Keys(), False)] == claims
+    for _ in range(2):
+        assert mirrorlib.vacuum(spark, target).ok
+        forget(newest_version(path))
+    seen = newest_version(path)
+    spark.sql(
+        f"INSERT INTO delta.`{path}` VALUES (1, 'b')"
+    )  # after it looked, and before it said so
+    spark.sql(f"{alter} ('mirrorlib.seen' = '{seen}')")
+    forget(0)
+    forget(newest_version(path))
+    assert mirrorlib.vacuum(spark, target).ok
+    forget(newest_version(path))
+
+    assert [(ID, True)] * 2 == claims[:2]
+    assert [False] * 3 == [unique for _, unique in claims[2:]]
 
 
 def test_a_feed_has_the_partition_key(spark: SparkSession, tmp_path: Path) -> None:

@@ -147,4 +147,4 @@ def test_text_with_a_collation_cannot_be_compared() -> None:
     assert spark_schema(metadata) == spark_schema(metadata)
     assert schema == metadata.schema
     assert not is_comparable(spark_schema(metadata))
-    assert is_comparable(types.StructType().add("v", types.StringType()))
+    assert is_comparable(types.StructType().add("a collate b", types.StringType()))

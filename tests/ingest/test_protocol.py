@@ -1593,7 +1593,7 @@ def test_an_outcome_that_history_forgot_is_never_guessed(
         "OutcomeUnknownError",
         "outcome of batch 3 is unknown",
         "history",
-        "Run `mirrorlib reset`",
+        f"mirrorlib reset TARGET {mirror.name}",
     )
     assert (rows, newest) == (mirror.rows(), mirror.newest)
 

@@ -570,7 +570,7 @@ def headings(name: str) -> list[tuple[str, str]]:
 def made_by(source: str) -> set[str]:
     """Name what a cell makes, or asks an earlier one for."""
     tree = ast.parse(source)
-    stored = (ast.Name, ast.FunctionDef, ast.alias)
+    stored = (ast.Name, ast.FunctionDef, ast.ClassDef, ast.ExceptHandler, ast.alias)
     made = {
         getattr(node, "id", "") or getattr(node, "asname", "") or getattr(node, "name", "")
         for node in ast.walk(tree)

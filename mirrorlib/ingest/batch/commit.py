@@ -160,7 +160,8 @@ class _BatchCommitter(Committer[int | None, Commit]):
         if work.journal.lives()[-1].uuid != work.life.uuid:
             raise life_is_over(work)
         msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
-        raise OutcomeUnknownError(msg, table=work.table)
+        step = f"Start the table over: mirrorlib reset TARGET {work.table}"
+        raise OutcomeUnknownError(msg, table=work.table, next_step=step)
 
 
 def _commit(attempt: Attempt, prepared: Prepared) -> None:

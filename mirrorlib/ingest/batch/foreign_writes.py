@@ -195,7 +195,8 @@ def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, C
     mine = next((one for one in commits if named.items() <= (one.ours or {}).items()), None)
     if mine is None and len(commits) < newest - start:
         msg = f"the outcome of batch {plan.batch} is unknown: history no longer reaches back to version {start}"
-        raise OutcomeUnknownError(msg, table=work.table)
+        step = f"Start the table over: mirrorlib reset TARGET {work.table}"
+        raise OutcomeUnknownError(msg, table=work.table, next_step=step)
     if mine is None and plan.before:
         _guard(work, commits, start, newest)
     return newest, mine

@@ -191,7 +191,7 @@ def _fit_column(
         )
         if given.metadata.is_text:
             msg = "this type has no place in delimited text"
-            step = "Publish Parquet, or convert the column to double or string."
+            step = "Convert the column to double or string, or publish Parquet."
         raise given.refused(msg, field.name, step, found=str(field.type))
     if known is None and pa.types.is_null(kind):
         if given.metadata.is_text or find_name(given.metadata.key_columns, field.name) is not None:

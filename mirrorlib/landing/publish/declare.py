@@ -18,7 +18,7 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.dialect import dialect_of
 from mirrorlib.landing.delimited.values import DATA_TYPES
 from mirrorlib.landing.metadata.declared import TableMetadata
-from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type
+from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type, plain_type
 from mirrorlib.store.records import json_bytes
 
 PublishFormat: TypeAlias = Literal["parquet", "csv"]
@@ -46,8 +46,12 @@ class Wanted:
 
 def published_type(stored: pa.DataType, *, text: bool) -> tuple[pa.DataType | None, str]:
     """Return the type that a column is published as, None when it has none, and its name in delimited text."""
-    # A duration would be a number without its unit, which is not the same with every library.
-    kind = None if pa.types.is_duration(stored) else mirror_type(stored, "keep")
+    # A duration or a period would be a number without its unit, which is not the same with every library.
+    bare = (
+        pa.types.is_duration(plain_type(stored))
+        or getattr(stored, "extension_name", "") == "pandas.period"
+    )
+    kind = None if bare else mirror_type(stored, "keep")
     if not text or kind is None or pa.types.is_null(kind):
         return kind, ""
     if pa.types.is_time(stored):

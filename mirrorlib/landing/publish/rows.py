@@ -170,8 +170,15 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
         return data.toArrow()
     if hasattr(data, "__arrow_c_stream__"):  # Arrow's own reader, polars, DuckDB, pandas 2.2 …
         try:
+            if "Object" in map(str, getattr(data, "dtypes", ())):
+                raise TypeError  # noqa: TRY301  # polars hands out where in memory they are
             return pa.table(data)
-        except (pa.ArrowException, OverflowError, TypeError) as exc:  # its text shows values
+        except (
+            pa.ArrowException,
+            OverflowError,
+            TypeError,
+            ValueError,
+        ) as exc:  # its text shows values
             msg = "the frame cannot be handed out as Arrow"
             step = "Give each column values of one type."
             found = type(exc).__name__

@@ -74,8 +74,12 @@ def test_what_arrow_cannot_hold_is_refused_as_such() -> None:
     """Pandas hands it out by other errors than Arrow's."""
     frame = ROWS.to_pandas()
     frame["v"] = [2**70, 1]
-    with pytest.raises(SchemaError, match="cannot be handed out as Arrow"):
-        taken(frame)
+    of_objects = pl.DataFrame(
+        {"v": pl.Series([{}, {}], dtype=pl.Object)}
+    )  # which come as addresses
+    for one in (frame, of_objects):
+        with pytest.raises(SchemaError, match="cannot be handed out as Arrow"):
+            taken(one)
 
 
 def test_a_frame_of_mixed_values_is_refused_without_showing_them() -> None:

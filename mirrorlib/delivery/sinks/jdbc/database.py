@@ -124,7 +124,9 @@ def _last_window(session: Session, stream: str) -> tuple[int, int]:
 def _read_record(session: Session, place: DatabaseTable) -> Record | None:
     names = list(Record().values())
     found = session.run(
-        f"SELECT {', '.join(names)} FROM {TABLES} WHERE name = {session.mark}{session.alike}",  # noqa: S608  # constants
+        f"SELECT {', '.join(names)} FROM {TABLES} WHERE name = {session.mark}{session.alike} "  # noqa: S608  # constants
+        f"ORDER BY name = {session.mark} DESC",  # that of a table which was dropped may stand there too
+        place.sql,
         place.sql,
     )
     if not found:

@@ -70,7 +70,7 @@ def read_columns(delivery: Delivery) -> list[DatabaseColumn]:
     table, keys = delivery.stream.table, delivery.keys
     columns = []
     for name in delivery.columns:
-        if fold_name(name) in {OP, FRESH}:
+        if keys and fold_name(name) in {OP, FRESH}:
             msg = "the column's name is taken by what a window adds"
             raise SchemaError(msg, table=table, column=name, next_step="Rename it at the source.")
         data_type = delivery.frame.schema[name].dataType
