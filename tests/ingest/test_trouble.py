@@ -234,7 +234,7 @@ def test_a_log_that_lacks_versions_is_not_mended_by_a_reset_alone() -> None:
     """The next run would read it again."""
     error = spark_error(RuntimeError("[DELTA_VERSIONS_NOT_CONTIGUOUS] 2 and 4"), "commit")
 
-    assert "remove the Delta table and start it over: mirrorlib reset" in str(error)
+    assert "remove the Delta table, and mirrorlib reset TARGET TABLE" in str(error)
 
 
 @pytest.mark.parametrize(
