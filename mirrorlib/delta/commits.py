@@ -167,8 +167,8 @@ class Commits:
 
     def actions(self, version: int, *kinds: str) -> list[dict[str, Any]]:
         """Return a version's actions of some kinds; raises as `read` does."""
-        path = f"{self.store.url}/{commit_path(version)}"
-        return list(read_actions(self._data(version), path, *kinds))
+        data = self._data(version)
+        return list(read_actions(data, self.store, commit_path(version), *kinds))
 
     def provenance(self, version: int) -> Commit:
         """Say who made a version, and how; raises as `read` does."""
@@ -182,8 +182,8 @@ class Commits:
     def _read(self, version: int, *kinds: str) -> FeedCommit:
         data = self._data(version)
         small = len(data) <= _SMALL
-        path = f"{self.store.url}/{commit_path(version)}"
-        actions = read_actions(data, path, *(() if small else kinds))
+        asked = () if small else kinds
+        actions = read_actions(data, self.store, commit_path(version), *asked)
         commit = read_commit(version, actions)
         if small:
             self._read_commits[version] = commit
@@ -265,7 +265,7 @@ class Commits:
         for path in self._files.checkpoints[version]:
             rows: list[Mapping[str, Any] | None] = []
             if path.endswith(".json"):
-                actions = read_actions(self.store.read(path) or b"", path, kind)
+                actions = read_actions(self.store.read(path) or b"", self.store, path, kind)
                 rows = [one.get(kind) for one in actions]
             else:
                 with suppress(pa.ArrowException, OSError), self.store.open_file(path) as file:

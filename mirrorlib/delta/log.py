@@ -109,8 +109,7 @@ class FileLog:
         for version in range(after + 1, until + 1):
             data = self._table.read(commit_path(version))
             if data is not None:
-                path = f"{self._table.url}/{commit_path(version)}"
-                actions = read_actions(data, path, "commitInfo")
+                actions = read_actions(data, self._table, commit_path(version), "commitInfo")
                 said = (action.get("commitInfo") for action in actions)
                 found.append(tell_commit(version, next(filter(None, said), {})))
         return tuple(found)
@@ -173,10 +172,10 @@ def list_log(table: Store) -> LogFiles:
     return found
 
 
-def read_actions(data: bytes, path: str, *kinds: str) -> Iterator[dict[str, Any]]:
+def read_actions(data: bytes, table: Store, path: str, *kinds: str) -> Iterator[dict[str, Any]]:
     """Read the actions of a version's file, or of a checkpoint's; others than *kinds* are mostly left out unread.
 
-    Raises `StoreError`: the file, which is named by its *path*, is cut short or damaged.
+    Raises `StoreError`: the file, which is named by its *path* below the *table*, is cut short or damaged.
     """
     words = [f'"{kind}"'.encode() for kind in kinds]
     for line in data.splitlines():  # of bytes: text is cut at characters that names may have, too
@@ -185,7 +184,8 @@ def read_actions(data: bytes, path: str, *kinds: str) -> Iterator[dict[str, Any]
                 yield {**json.loads(line.decode("utf-8", "surrogatepass"))}
             except (RecursionError, TypeError, ValueError) as exc:
                 msg = "a file of the table's log is damaged"
-                raise StoreError(msg, file=path, found=str(exc), next_step=MEND_LOG) from exc
+                file = f"{table.url}/{path}"
+                raise StoreError(msg, file=file, found=str(exc), next_step=MEND_LOG) from exc
 
 
 def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:

@@ -138,7 +138,7 @@ def _find_by_log(spark: SparkSession, ref: TableRef, commits: Commits) -> Found:
 
 
 def spark_schema(metadata: Metadata) -> StructType:
-    """Read a table's columns as Spark does, which changes what it reads where text has a collation."""
+    """Read a table's columns as Spark does; of a copy, as Spark changes what it reads where text has a collation."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(copy.deepcopy(dict(metadata.schema)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mirrorlib.errors import LandingZoneError, StoreError
+from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.check.facts import Policy
 from mirrorlib.landing.check.folder import review_folder
 from mirrorlib.landing.check.report import Findings
@@ -23,7 +24,7 @@ from mirrorlib.landing.listing import (
 )
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.names import TableName, partition_values, sequence_name
-from mirrorlib.store import Folder, LocalStore, StoredFile, open_store
+from mirrorlib.store import LocalStore, StoredFile, open_store
 from zones import write_at
 
 
@@ -97,21 +98,13 @@ def test_an_empty_zone_has_no_tables(root: Path) -> None:
 
 
 def test_a_schema_folder_that_cannot_be_listed_hides_no_other(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, close_folder: Callable[[str], None]
 ) -> None:
     """It is refused under its own name, and collides with nothing."""
     for folder in ("closed.schema/orders", "dbo.schema/orders", "closed", "items"):
         (root / folder).mkdir(parents=True)
-    real = LocalStore.list_folder
-
-    def list_folder(store: LocalStore, folder: str) -> Folder | None:
-        if folder == "closed.schema":
-            msg = "permission denied"
-            raise StoreError(msg)
-        return real(store, folder)
-
     assert ["closed!", "closed/orders!", "dbo/orders", "items"] == tables(root)
-    monkeypatch.setattr(LocalStore, "list_folder", list_folder)
+    close_folder("closed.schema")
     assert ["closed", "closed/*!", "dbo/orders", "items"] == tables(root)
 
 

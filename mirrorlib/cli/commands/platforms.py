@@ -23,7 +23,6 @@ def _fabric_items(arguments: argparse.Namespace) -> bool:
         write_items,
         arguments,
         folder=arguments.out,
-        wheel=arguments.wheel,
         tables=arguments.tables or ALL_TABLES,
     )
     return say(arguments, {"folder": arguments.out, "items": written}, *written)

@@ -230,15 +230,15 @@ def judge_changes(
     firsts = [
         files[1].name for files in partitions.values() if 1 in files and files[1].name in changed
     ]
-    newest = [
-        files.get(entry.position.get(partition, 0)) for partition, files in partitions.items()
-    ]
     applied = entry.done is not None and entry.done.outcome == "applied"
     known = {one.name for one in entry.plan.files}
     if opened.listing.by_time:  # where what is there is numbered anew
-        every = [file for files in partitions.values() for file in files.values()]
-        newest = [file for file in every if applied and file.name in known]
-    continued = any(file is not None and file.name not in changed for file in newest)
+        every = [file.name for files in partitions.values() for file in files.values()]
+        newest = [name for name in every if applied and name in known]
+    else:
+        last = (files.get(entry.position.get(name, 0)) for name, files in partitions.items())
+        newest = [file.name for file in last if file is not None]
+    continued = any(name not in changed for name in newest)
     written = opened.metadata_written
     if firsts and not continued and written is not None and written > seen_until(entry.plan):
         seen = f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M} UTC)"

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from mirrorlib.errors import (
 from mirrorlib.landing.listing import list_tables, order_by_number, see_folder
 from mirrorlib.landing.publish.claims import Claim
 from mirrorlib.landing.publish.writer import LandingZoneWriter
-from mirrorlib.store import Folder, LocalStore, Store, StoredFile
+from mirrorlib.store import LocalStore, Store, StoredFile
 from publishing import (
     FOLDER,
     TABLE,
@@ -530,19 +531,11 @@ def test_a_new_table_beside_which_another_one_would_stop_is_refused(
 
 
 def test_a_schema_folder_that_cannot_be_listed_collides_with_no_new_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, close_folder: Callable[[str], None]
 ) -> None:
     """Nobody can tell whether it has a table, and what stands for those in a listing is none."""
     (tmp_path / "closed.schema").mkdir()
-    real = LocalStore.list_folder
-
-    def list_folder(store: LocalStore, folder: str) -> Folder | None:
-        if folder == "closed.schema":
-            msg = "permission denied"
-            raise StoreError(msg)
-        return real(store, folder)
-
-    monkeypatch.setattr(LocalStore, "list_folder", list_folder)
+    close_folder("closed.schema")
     assert 1 == LandingZoneWriter(tmp_path).table("closed", keys=["id"]).write(batch("a")).number
 
 
