@@ -69,7 +69,8 @@ class Options:
             nothing once a file was applied, nor for a table that starts over and shows earlier ones.
         on_gone: what becomes of a Delta table whose folder is gone from the zone: "keep" or "drop".
         cleanup: where applied files are moved to, in their table's folder: `_ProcessedFiles` ("move")
-            or `_FilesReadyToDelete` ("delete"); by default they stay where they are.
+            or `_FilesReadyToDelete` ("delete"); by default they stay where they are. Only for the one target
+            that reads the zone: another finds them missing.
         retention: days after which moved files are removed, seven by default; goes with *cleanup*.
         plain_folders: a table folder without `_metadata.json` waits for it ("wait"), or its files are
             rows to be appended, each file once ("append"): Parquet, CSV with a header, JSON lines,

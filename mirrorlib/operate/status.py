@@ -117,7 +117,7 @@ def read_status(
     moment = datetime.now(UTC)
     tables: list[TableStatus] = []
     away: dict[str, str] = {}
-    for name, journal in find_applied(open_store(places.state), allow_new=allow_new).items():
+    for name, journal in find_applied(places, allow_new=allow_new).items():
         try:
             status = status_of(journal, name, moment, away)
         except MirrorError as exc:
@@ -220,7 +220,7 @@ def _with_listing(
         # A file is named where none has a type yet, which only a run can tell, as whether metadata is needed.
         known = status.file is not None or opened.metadata is None
         return status if known else replace(status, reason=opened.waits_for)
-    if run.gap and not run.files:
+    if run.gap and (not run.files or status.file == run.awaited):
         return _turned(status, "blocked", run.gap, run.awaited)
     if status.state == "gone" and not position:  # else it goes on, as a plain folder does
         return _turned(status, "behind", _BACK)

@@ -46,7 +46,7 @@ def show_report(report: Tabular) -> None:
         return
     console, drawn = Console(), _drawn(report)
     # Too narrow a terminal breaks lines: a column that was cut would show other numbers.
-    least = console.measure(drawn, options=console.options.update_width(10_000)).minimum
+    least = console.measure(drawn, options=console.options.update_width(10_000)).maximum
     Console(width=max(console.width, least)).print(drawn)
     for note in report.notes():
         console.print(note, markup=False, highlight=False, soft_wrap=True)

@@ -154,6 +154,11 @@ def test_a_gap_that_was_filled_is_behind(zone: ZoneWriter, target: str) -> None:
 
     found = status(target, "orders")
     assert ("behind", None) == (found.state, found.since)
+    # A life that replaces a table takes nothing before the gap, and has said so.
+    orders.file([{"id": 4}], number=4)
+    journal = Journal(open_store(f"{target}/_mirrorlib"), parse_name("orders"))
+    journal.write_status({"state": "blocked", "file": orders.path(3).name, "zone": str(zone)})
+    assert ("blocked", 2) == (status(target, "orders").state, status(target, "orders").unapplied)
 
 
 def test_a_failed_table_stays_failed_until_the_next_run(zone: ZoneWriter, target: str) -> None:
