@@ -95,10 +95,14 @@ class Stop:
     """Whether a signal has asked the run to end."""
 
     number: signal.Signals | None = None
+    _again = False
 
     def ask(self, number: int, _: FrameType | None = None) -> None:
-        """Take a signal; the second one ends the run at once."""
+        """Take a signal; the second one ends the run at once, and the third one what hangs."""
+        if self._again:
+            os._exit(SIGNALLED + number)
         if self.is_set():
+            self._again = True
             raise KeyboardInterrupt
         self.number = signal.Signals(number)
         with contextlib.suppress(OSError):  # Ctrl-C has ended the `tee` behind us, too
@@ -110,9 +114,9 @@ class Stop:
 
 
 def stop_on_signals() -> Stop:
-    """Let Ctrl-C and a polite kill end the run after the commits in flight; a second Ctrl-C ends it at once.
+    """Let Ctrl-C and a polite kill end the run after the commits in flight.
 
-    Signals come to Python's main thread alone. A host that calls a task from another one ends it its own way.
+    A second Ctrl-C ends it at once, a third one even where something hangs. Signals come to Python's main thread alone. A host that calls a task from another one ends it its own way.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():

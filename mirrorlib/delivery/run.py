@@ -217,7 +217,7 @@ def _open_stream(run: Run, name: str, address: str) -> StreamJob:
 def _record(run: Run, report: StreamReport) -> str:
     """Write down the last word about a stream that is registered, when there is a new one; return the state before."""
     before = ""
-    if report.state == "busy":
+    if report.state in {"busy", "behind"}:  # it may stop there again
         return ""
     try:
         registry = Registry(run.state, run.consumer, parse_name(report.table))

@@ -1324,6 +1324,15 @@ def test_wider_types_are_followed_and_narrower_windows_fit(receiver: Receiver, f
     assert Decimal(4) == Decimal(row[6])
     assert datetime(2024, 1, 2) == row[4]
     assert ("theirs",) in receiver.run("SELECT indexname FROM pg_indexes")
+    # The only kind of foreign key that lets rows go and come again.
+    deferred = "numeric REFERENCES dbo.orders (id) DEFERRABLE INITIALLY DEFERRED"
+    receiver.run(
+        f"CREATE TABLE of_orders AS SELECT id FROM dbo.orders; ALTER TABLE of_orders ADD of {deferred}"
+    )
+    receiver.run("UPDATE of_orders SET of = id")
+    rows = [(one, 1, 2, 0.5, day, 3, 4, 5, "insert")]
+    sink.deliver(feed.next(f"{narrow}, g int", rows, snapshot=True))
+    assert [5] == [row[-1] for row in receiver.rows()]
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])

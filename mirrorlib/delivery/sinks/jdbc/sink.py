@@ -112,9 +112,9 @@ def _overtaken(stream: Stream) -> TableBusyError:
 def _replace_rows(session: Session, shape: TableLayout, staged: StagedWindow, table: str) -> None:
     """Let the staged rows take the place of all others. DELETE, as TRUNCATE shows older readers an empty table."""
     held = shape.held
+    _grow(session, shape)  # first: rows that went with a deferred foreign key on them forbid it
     if held.columns is not None:
         session.run(f"DELETE FROM {held.place.sql}")  # noqa: S608  # quoted
-    _grow(session, shape)
     staged.check(session.fill(held.place.sql, shape.kinds, staged), table)
 
 

@@ -77,10 +77,7 @@ class Scene:
             step = f"Set {ENVIRONMENT}TRANSACTION_TIMEOUT_MS up to the broker's transaction.max.timeout.ms."
             return "the broker does not allow transactions that long", step
         if code == KafkaError.MSG_SIZE_TOO_LARGE:
-            step = (
-                f"Raise max.message.bytes of the topic, and set {ENVIRONMENT}MESSAGE_MAX_BYTES as high;"
-                " or leave large columns out."
-            )
+            step = f"Raise max.message.bytes of the topic, and set {ENVIRONMENT}MESSAGE_MAX_BYTES as high."
             return "a message is larger than it may be", step
         if code == KafkaError.INVALID_RECORD:
             step = "A compacted topic takes no messages without a key: name the key columns, or use another topic."
