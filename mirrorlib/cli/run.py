@@ -116,7 +116,8 @@ class Stop:
 def stop_on_signals() -> Stop:
     """Let Ctrl-C and a polite kill end the run after the commits in flight.
 
-    A second Ctrl-C ends it at once, a third one even where something hangs. Signals come to Python's main thread alone. A host that calls a task from another one ends it its own way.
+    A second Ctrl-C ends it at once, a third one even where something hangs. Signals come to Python's main thread alone.
+    A host that calls a task from another one ends it its own way.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
