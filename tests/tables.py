@@ -95,7 +95,7 @@ def read_feed(spark: SparkSession, table: str | Path) -> list[dict[str, object]]
     start = 0
     for at, version in enumerate(versions):
         following = versions[at + 1] if at + 1 < len(versions) else None
-        if following is None or _retyped(version, following):
+        if start <= at and (following is None or _retyped(version, following)):
             rows += _read_stretch(spark, table, versions[start].number, version.number)
             start = at + 1
         if following is not None and _retyped(version, following) and following.removes:
@@ -117,8 +117,6 @@ def _retyped(before: Version, after: Version) -> bool:
 def _read_stretch(
     spark: SparkSession, table: str | Path, start: int, end: int
 ) -> list[dict[str, object]]:
-    if start > end:
-        return []
     with tempfile.TemporaryDirectory() as folder:
         view = Path(folder) / "table"
         _view_until(Path(table), view, end)
