@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 # (AWS_TIMEOUT, AZURE_TIMEOUT): stating it here would put every other such variable out of effect.
 RETRIES: RetryConfig = {"retry_timeout": timedelta(minutes=2)}
 
-# Schemes whose URLs name a bucket, then a path.
-_IN_BUCKETS = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})
+# Whose buckets a URL names, by its scheme: two clouds may have one of the same name.
+_BUCKETS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
 _LARGEST_COPY = 5 << 30  # bytes: S3 copies no larger object by one request
 _LENT_FOR = timedelta(minutes=1)  # until a lent token is asked for again; who lends it keeps it
 _STEP = "Use a local path or a URL of s3, abfss, gs or file."
@@ -90,7 +90,8 @@ def copy_file(source: Store, path: str, target: Store, name: str) -> bool:
     if isinstance(source, LocalStore) and isinstance(target, LocalStore):
         return target.copy_from(source, path, name)
     here, there = _split(source.url), _split(target.url)
-    if here.scheme not in _IN_BUCKETS or not here.netloc or here.netloc != there.netloc:
+    cloud, other = (_BUCKETS.get(url.scheme) for url in (here, there))
+    if cloud is None or not here.netloc or (cloud, here.netloc) != (other, there.netloc):
         return False
     file = source.stat(path)
     if file is None or file.size > _LARGEST_COPY:

@@ -153,7 +153,7 @@ def test_the_store_keeps_every_promise(place: str) -> None:
 
 
 def test_a_store_copies_between_two_places_of_its_own(place: str, tmp_path: Path) -> None:
-    """As files come from a zone into a table; another store's file is not its own."""
+    """As files come from a zone into a table; neither another store's file nor another cloud's namesake's is its own."""
     zone, table = open_store(f"{place}/zone%2F 1"), open_store(f"{place}/table")
     zone.put("a/one", b"content")
 
@@ -162,6 +162,8 @@ def test_a_store_copies_between_two_places_of_its_own(place: str, tmp_path: Path
     assert b"content" == table.read("b/copy")
     assert b"content" == zone.read("a/one")
     if "://" in place:
+        elsewhere = ObjectStore(f"gs://{place.partition('://')[2]}", obstore.store.MemoryStore())
+        assert not copy_file(zone, "a/one", elsewhere, "b/elsewhere")
         assert not copy_file(zone, "a/one", open_store(tmp_path), "copy")
         assert not copy_file(open_store(tmp_path), "a/one", zone, "copy")
 
