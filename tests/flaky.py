@@ -13,7 +13,11 @@ from urllib.parse import urlsplit
 
 # What can go wrong with a request: a status is answered, the connection is closed before the server
 # hears of it, after it has done what was asked, or in the middle of its answer; or nothing ever comes.
-Mishap = Literal[429, 500, 503, "refused", "unanswered", "half", "silent"]
+Mishap = Literal[429, 500, 501, 503, "refused", "unanswered", "half", "silent"]
+ANSWER = (
+    b'<?xml version="1.0"?><Error><Code>SlowDown</Code>\n<Message>Less, please.\nSoon.</Message>'
+    b"<Token-0>a session's token</Token-0></Error>"
+)
 _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 
 
@@ -74,7 +78,7 @@ class _Proxy(BaseHTTPRequestHandler):
         if mishap in {"silent", "refused"}:
             self.close_connection = True
         elif isinstance(mishap, int):
-            self._answer(mishap, {}, b"<Error><Code>SlowDown</Code></Error>")
+            self._answer(mishap, {}, ANSWER)
         else:
             self._pass_on(body, mishap)
 

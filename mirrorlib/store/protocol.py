@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # by file system
-_LONGEST = 400  # characters: what was asked of whom, how often, and the answer
+_LONGEST = 600  # characters: what was asked of whom, how often, and the answer
+# Of a server's answer, only this: others of its elements echo the session token that was sent.
+_ANSWER = re.compile(r": <.*?<Code>(.*?)</Code>(?:\s*<Message>(.*?)</Message>)?.*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +156,8 @@ def translated(verb: str, place: object) -> Iterator[None]:
     except (OSError, BaseError, NotImplementedError, ValueError) as exc:
         msg = f"cannot {verb} {os.fspath(place) if isinstance(place, os.PathLike) else place}"
         # obstore adds pages for those who debug it.
-        raise StoreError(msg, found=first_line(exc, _LONGEST)) from exc
+        found = _ANSWER.sub(r": \1 \2", str(exc)) or exc
+        raise StoreError(msg, found=first_line(found, _LONGEST)) from exc
 
 
 def tries(patience: float) -> Iterator[None]:
@@ -207,15 +211,19 @@ def keeps_out(store: Store, probe: str) -> bool:
             raise
         return False
     finally:
-        store.delete(probe)
+        with contextlib.suppress(StoreError):  # who may not remove files may leave one
+            store.delete(probe)
 
 
 def _has_no_put_new(error: StoreError) -> bool:
-    """Say whether a store failed because it has no put-if-absent: a mount without hard links, for one."""
+    """Say whether a store failed because it has no put-if-absent: a mount without hard links, for one.
+
+    obstore has no error of its own for what a server says of it.
+    """
     cause = error.__cause__
     if isinstance(cause, OSError):
         return cause.errno in _NO_LINKS
-    return isinstance(cause, NotImplementedError)
+    return isinstance(cause, NotImplementedError) or "status code: 501 " in str(cause)
 
 
 def translated_file(file: BinaryIO, verb: Literal["read", "write"], place: object) -> BinaryIO:

@@ -17,7 +17,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from flaky import Mishap, Mishaps, flaky_proxy
-from mirrorlib.errors import StoreError
+from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.names import parse_name
 from mirrorlib.store import Store, open_store
@@ -157,7 +157,7 @@ def test_a_call_that_goes_wrong_twice_succeeds(
 def test_a_call_that_goes_wrong_for_ever_ends(
     store: Store, mishaps: Mishaps, call: Call, mishap: Mishap
 ) -> None:
-    """In an error that names the place and what was tried, in one line; nothing has appeared."""
+    """In an error that names the place, what was tried and the answer, in one line, without secrets; nothing has appeared."""
     before = listed(store)
     mishaps.plan(mishap, *call.request, times=math.inf)
     begun = time.monotonic()
@@ -168,6 +168,9 @@ def test_a_call_that_goes_wrong_for_ever_ends(
     assert time.monotonic() - begun < 5
     assert 4 <= mishaps.seen <= 3 * 4
     assert "after 3 retries" in str(caught.value.found)
+    answered = mishap == 503 and call.request[0] != "HEAD"
+    assert answered == (": SlowDown Less, please.)" in str(caught.value))
+    assert "token" not in str(caught.value)
     assert 1 == len(str(caught.value).splitlines())
     mishaps.plan(503, "GET", "", 0)
     assert before == listed(store)
@@ -224,6 +227,16 @@ def test_a_batch_is_published_once_whichever_answer_is_lost(store: Store, mishap
         publish(zone, "second", ids=False)
         assert ["first", "second"] == batches(zone)
     assert at > 6
+
+
+def test_a_server_that_knows_no_condition_is_told_to_be_one(store: Store, mishaps: Mishaps) -> None:
+    """Some work-alikes of S3 say so themselves; and who may not remove files may have a journal."""
+    mishaps.plan(501, "PUT", ".json", math.inf)
+    with pytest.raises(JournalError, match="has no put-if-absent"):
+        open_state(open_store(f"{store.url}/one"))
+
+    mishaps.plan(503, "POST", f"/{BUCKET}", math.inf)
+    open_state(open_store(f"{store.url}/two"))
 
 
 def test_the_journal_trusts_no_answer(store: Store, mishaps: Mishaps) -> None:
