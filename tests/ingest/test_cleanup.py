@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
+from mirrorlib.errors import StoreError
 from mirrorlib.store import LocalStore
 from mirrors import Killed, at
 from tables import assert_each_file_once, read_rows
@@ -214,11 +215,19 @@ def test_a_crash_in_the_middle_loses_nothing(
 
 @pytest.mark.thorough
 def test_moved_files_go_after_the_retention(
-    spark: SparkSession, zone: ZoneWriter, target: str
+    spark: SparkSession, zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted from the day on which they were moved; what has another name is not ours."""
-    table = zone.table("orders", keys=["id"])
-    publish(table, 1)
+    """Counted from the day on which they were moved; what has another name is not ours. Also where no more can be moved."""
+    table, asked = zone.table("orders", keys=["id"]), list[str]()
+    publish(table, 1, 2, 3, 4)
+
+    def refuse(store: LocalStore, source: str, target: str) -> None:
+        asked.append(source)
+        msg = f"cannot move {store.uri(source)} to {target}"
+        raise StoreError(msg)
+
+    monkeypatch.setattr(LocalStore, "move", refuse)
+    monkeypatch.setattr(LocalStore, "at_once", 4)
     days = [datetime.now(UTC).date() - timedelta(days=age) for age in (3, 5)]
     place = table.folder / "_ProcessedFiles"
     theirs = ["20200101", "2020-W01-1", "somebody's"]
@@ -229,3 +238,4 @@ def test_moved_files_go_after_the_retention(
     apply(spark, zone, target, retention=4)
 
     assert sorted([days[0].isoformat(), *theirs]) == sorted(path.name for path in place.iterdir())
+    assert [f"orders/{table.path(1).name}"] == asked  # a store that cannot rename copies first

@@ -58,9 +58,11 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
             moved.append(file)
 
         # What was passed counts as applied, so that nobody ever applies it.
-        done = (one for one in _finished(opened, entry, life.start_at) if one.name not in unread)
-        side_by_side(move, [*done], zone.at_once)
+        done = [one for one in _finished(opened, entry, life.start_at) if one.name not in unread]
         _remove_old(zone, place, today, options.retention or RETENTION)
+        # Where nothing may be removed, the first is copied in vain, and not many at once by every run.
+        side_by_side(move, done[:1], 1)
+        side_by_side(move, done[1:], zone.at_once)
     except MirrorError as exc:
         _LOG.warning("%s: its folder could not be cleaned up: %s", name, exc)
     if moved:
