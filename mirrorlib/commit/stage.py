@@ -21,6 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from mirrorlib.delta.sessions import file_reader
+from mirrorlib.errors import StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.store import Store, contents
@@ -82,7 +83,8 @@ def staging(
     try:
         yield stage
     finally:
-        state.delete_folder(stage.folder)
+        with contextlib.suppress(StoreError):  # what was done is done, or has an error of its own
+            state.delete_folder(stage.folder)
 
 
 def stage_frame(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from unittest.mock import ANY
+from unittest.mock import ANY, Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,12 +19,12 @@ from pyspark.sql import functions as f
 import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.commit.stage import staging
-from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.errors import JournalError, LandingZoneError, StoreError
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.landing.columns import UPSERT
 from mirrorlib.operate.verify import tables as verify_tables
 from mirrorlib.operate.verify.compare import Sides, as_found
-from mirrorlib.store import open_store
+from mirrorlib.store import LocalStore, open_store
 from mirrors import Mirror
 from test_apply_property import CUTS, apply_in_two
 from zones import ZoneWriter
@@ -52,8 +52,10 @@ def states(report: mirrorlib.VerifyReport) -> dict[str, str]:
     return {table.table: table.state for table in report.tables}
 
 
-def test_what_a_killed_run_has_staged_goes_with_a_later_one(tmp_path: Path) -> None:
-    """Days later, as another run may be under way; what is known of tables stays."""
+def test_what_a_killed_run_has_staged_goes_with_a_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Days later, as another run may be under way; what is known of tables stays. So does what cannot be removed, silently."""
     store, today = open_store(str(tmp_path)), datetime.now(UTC).date()
     folders = ["5f3a", str(today - timedelta(days=2)), f"{today - timedelta(days=1)}-5f3a"]
     for folder in folders:
@@ -64,6 +66,11 @@ def test_what_a_killed_run_has_staged_goes_with_a_later_one(tmp_path: Path) -> N
         store.put(f"{stage.folder}/rows.parquet", b"rows")
 
     assert {"orders.json", folders[-1]} == {path.name for path in (tmp_path / "verified").iterdir()}
+    refuse = Mock(side_effect=StoreError("cannot delete"))
+    monkeypatch.setattr(LocalStore, "delete_folder", refuse)
+    with staging(cast("SparkSession", None), store, "verified") as stage:
+        store.put(f"{stage.folder}/rows.parquet", b"rows")
+    refuse.assert_called_once_with(stage.folder)
 
 
 @pytest.mark.parametrize("kind", ["bigint", "int"])
