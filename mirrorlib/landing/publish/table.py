@@ -111,8 +111,9 @@ class LandingTable:
                 column that says it. None: as `__rowMarker__` says; without it, a file without markers.
             batch_id: What the caller calls this batch. Publishing it again, after whatever went
                 wrong, does nothing but say where it is. Without an id, rows are recognized by their
-                content until a call with them has returned; of calls with equal rows that several
-                writers make at the same moment, each one that returns has a file of its own.
+                content until a call with them has returned, which one that lost its last answer has
+                for all but this writer; of calls with equal rows that several writers make at the
+                same moment, each one that returns has a file of its own.
             force: Publish although it changes the schema in a way that stops a Fabric table.
             follows: Publish behind the file of this number (0: as the first), or not at all: for rows that are
                 right there only. Partition folders count each for itself. None: behind what there is.
@@ -123,7 +124,7 @@ class LandingTable:
             MarkerError: a marker is not known, or there are updates or deletes and no keys.
             MetadataError: the table was declared otherwise before.
             SchemaError: the rows do not go with the format, or with what was published before.
-            StoreError: the store failed; call again with the same rows.
+            StoreError: the store failed; call this writer again with the same rows.
             TableNameError: the table is new, and another one would stop beside it.
             TableBusyError: another file follows there; nothing was published.
 
