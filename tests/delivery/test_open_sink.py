@@ -30,6 +30,8 @@ def test_a_delta_receiver_inside_its_target_is_refused(tmp_path: Path, inside: s
     """The next run would deliver the copies too."""
     with pytest.raises(LandingZoneError, match="inside the target"):
         check_disjoint(f"delta:{tmp_path}{inside}", f"{tmp_path}/")
+    with pytest.raises(LandingZoneError, match="inside the target"):
+        check_disjoint(f"delta:s3a://bucket/tables{inside}", "s3://bucket/tables")
 
 
 def test_what_lies_beside_the_target_is_not_inside(tmp_path: Path) -> None:

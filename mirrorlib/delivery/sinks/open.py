@@ -18,7 +18,7 @@ from mirrorlib.delta.address import split_dotted
 from mirrorlib.delta.log import LOG
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.store import Store, open_store
-from mirrorlib.store.target import Target
+from mirrorlib.store.target import Target, settled
 from mirrorlib.store.volumes import is_volume
 
 _KINDS = {  # what a URL begins with, the module that receives, and its modes: the first is the default
@@ -103,9 +103,9 @@ def check_disjoint(to: str, target: str | None) -> None:
     is_folder = kind in {"files", "zone"} or (kind == "delta" and {"/", "\\"} & set(address))
     if not is_folder or not address or is_volume(address):  # no table can be in a volume
         return
-    place = open_store(address).url.rstrip("/")
+    place = settled(open_store(address).url)
     if target is not None:
-        root = open_store(target).url.rstrip("/")
+        root = settled(open_store(target).url)
         msg = ""
         # In the target itself each copy meets its own source, which is refused by name.
         if kind == "delta" and place.startswith(f"{root}/"):
