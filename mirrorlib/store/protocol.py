@@ -157,7 +157,12 @@ def translated(verb: str, place: object) -> Iterator[None]:
         msg = f"cannot {verb} {os.fspath(place) if isinstance(place, os.PathLike) else place}"
         # obstore adds pages for those who debug it.
         found = _ANSWER.sub(r": \1 \2", str(exc)) or exc
-        raise StoreError(msg, found=first_line(found, _LONGEST)) from exc
+        # obstore lists nothing where one name is none to it.
+        odd = "invalid path" in str(exc)
+        step = (
+            "Remove or rename that object; the next run lists what is there then." if odd else None
+        )
+        raise StoreError(msg, found=first_line(found, _LONGEST), next_step=step) from exc
 
 
 def tries(patience: float) -> Iterator[None]:

@@ -175,6 +175,10 @@ def test_an_object_that_stands_for_a_folder_is_none_of_its_files(bucket: str) ->
         _put(f"{os.environ['AWS_ENDPOINT_URL']}/{bucket[5:]}/{key}")
     listed = [store.list_folder(folder) for folder in ("", "orders", "orders/x.parquet", "gone")]
 
+    _put(f"{os.environ['AWS_ENDPOINT_URL']}/{bucket[5:]}/zone/odd/a%01b")
+    with pytest.raises(StoreError, match=r"a.x01b.*Remove or rename that object"):
+        store.list_folder("odd")
+
     assert [("orders",), ("x.parquet",), (), None] == [one and one.folders for one in listed]
     assert [(), (), (), None] == [one and one.files for one in listed]
 
