@@ -40,7 +40,10 @@ def see_next(
         files = zone.files_after(table.folder, begin, before=AFTER_NUMBERS, count=count)
     if files is None:
         files = _probed(zone, table.folder, newest[0], extensions, most)
-    if files is None or newest not in {(one.name, one.etag) for one in files}:
+    # A folder of a hierarchical account looks like an empty file, as does an object that stands for a folder.
+    if files is None or not all(file.size for file in files):
+        return None
+    if newest not in {(one.name, one.etag) for one in files}:
         return None
     return FolderContent(metadata=None, files=files)
 
@@ -74,7 +77,5 @@ def _probed(
         if not found:
             is_gap = number < LARGEST_NUMBER and of_number(number + 1)
             return None if is_gap else tuple(files)
-        if any(file.size == 0 for file in found):  # so looks a folder of a hierarchical account too
-            return None
         files += found
     return None

@@ -135,15 +135,17 @@ def test_files_that_are_enough_end_the_look(store: Store) -> None:
 
 
 def test_a_folder_and_an_empty_file_are_no_next_file(tmp_path: Path) -> None:
-    """Spark writes folders of such names; a hierarchical account shows them as empty files."""
-    local, azure = LocalStore(tmp_path), unordered(tmp_path)
-    for store in (local, azure):
+    """Spark writes folders of such names; a hierarchical account shows them as empty files, a bucket what stands for them."""
+    local, azure, bucket = LocalStore(tmp_path), unordered(tmp_path), in_order(tmp_path)
+    for store in (local, azure, bucket):
         publish(store, 1)
     (tmp_path / "orders" / sequence_name(2)).mkdir()
     azure.put(f"orders/{sequence_name(2)}", b"")
+    bucket.put(f"orders/{sequence_name(2)}", b"")
 
     assert [sequence_name(1)] == look(local, anchor(local, 1))
     assert look(azure, anchor(azure, 1)) is None
+    assert look(bucket, anchor(bucket, 1)) is None
 
 
 def test_a_backlog_is_listed_and_not_looked_at_one_by_one(tmp_path: Path) -> None:
