@@ -95,7 +95,7 @@ def _review_table(
     found = Findings(table)
     files: Sequence[StoredFile] = ()
     if isinstance(refusal, StoreError):
-        found.add("not-checked", refusal.reason)
+        found.add("not-checked", _why(refusal))
     elif odd := uncarriable(name):  # which cannot even be listed
         found.add("table-name", odd.reason)
     else:
@@ -104,7 +104,7 @@ def _review_table(
         try:
             files = _review_content(zone, name, found, deep=deep, observe=observe)
         except StoreError as exc:
-            found.add("not-checked", exc.reason)
+            found.add("not-checked", _why(exc))
         except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
             _LOG.debug("%s: cannot be reviewed", table, exc_info=True)
             found.add("not-checked", f"an unexpected {type(exc).__name__}; -vv tells where")
@@ -157,5 +157,9 @@ def _review_file(zone: Store, file: StoredFile, policy: Policy, found: Findings)
     except UnreadableError as exc:
         found.add(exc.rule, exc.found, file=file.name, line=exc.line)
     except StoreError as exc:
-        found.add("not-checked", exc.reason, file=file.name)
+        found.add("not-checked", _why(exc), file=file.name)
     return None
+
+
+def _why(error: StoreError) -> str:
+    return error.reason if error.found is None else f"{error.reason}: {error.found}"

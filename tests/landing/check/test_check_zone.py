@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mirrorlib
-from mirrorlib.errors import LandingZoneError
+from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.landing.check import zone as checked_zone
 from mirrorlib.landing.check.report import ERRORS_LISTED, Findings
 from mirrorlib.landing.check.zone import check_zone
@@ -186,6 +186,26 @@ def test_even_the_unforeseen_stops_at_its_table(
         (one.table, one.rule) for one in findings
     ]
     assert "an unexpected RuntimeError; -vv tells where" == findings[0].found
+
+
+def test_what_the_store_says_is_told(zone: ZoneWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a key has expired or the place is elsewhere."""
+
+    class Refusing(LocalStore):
+        def list_folder(self, folder: str) -> Folder | None:
+            if folder:
+                msg = f"cannot list {folder}"
+                raise StoreError(msg, found="403 Forbidden: ExpiredToken")
+            return super().list_folder(folder)
+
+    orders(zone)
+    zone.table("plain")
+    monkeypatch.setattr(checked_zone, "open_store", lambda _: Refusing(zone.root))
+
+    assert {
+        "cannot list dbo.schema: 403 Forbidden: ExpiredToken",
+        "cannot list plain: 403 Forbidden: ExpiredToken",
+    } == {one.found for one in check_zone(str(zone)).findings}
 
 
 @settings(max_examples=150, deadline=None)
