@@ -30,6 +30,7 @@ from mirrorlib.store.protocol import (
 _T = TypeVar("_T")
 _REPEATS = 3
 _PATIENCE = 120.0  # seconds after which nothing is repeated any more
+_PAGE = 1000  # objects: as many as one request lists, or removes
 _END = 1024  # bytes of a copy that are looked at
 
 
@@ -185,7 +186,7 @@ class ObjectStore(Store):
             _repeated(lambda: self._delete_below(folder))
 
     def _delete_below(self, folder: str) -> None:
-        for page in obstore.list(self._store, prefix=folder):
+        for page in obstore.list(self._store, prefix=folder, chunk_size=_PAGE):
             self._delete([meta["path"] for meta in page])
 
     def uri(self, path: str) -> str:

@@ -176,6 +176,17 @@ def test_a_call_that_goes_wrong_for_ever_ends(
     assert before == listed(store)
 
 
+def test_a_folder_is_removed_by_as_few_requests_as_it_takes(store: Store, mishaps: Mishaps) -> None:
+    """One for a thousand files."""
+    for number in range(60):
+        store.put(f"f/{number}", b"1")
+    mishaps.plan(503, "POST", f"/{BUCKET}", 0)
+
+    store.delete_folder("f")
+
+    assert (1, None) == (mishaps.seen, store.list_folder("f"))
+
+
 def test_a_server_that_says_nothing_is_not_waited_for(store: Store, mishaps: Mishaps) -> None:
     """A request takes as long as AWS_TIMEOUT says at most, and is made again."""
     mishaps.plan("silent", "GET", "/big", 1)
