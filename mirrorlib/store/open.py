@@ -21,7 +21,7 @@ from mirrorlib.store.volumes import is_volume, open_volume
 if TYPE_CHECKING:
     from obstore.store import AzureBearerToken, RetryConfig
 
-    from mirrorlib.store.protocol import Store
+    from mirrorlib.store.protocol import Store, StoredFile
 
 # How long obstore goes on repeating a request that met a lost connection, a 5xx or "too many requests": ten times by
 # itself, after pauses that grow from 0.1 s, which are over in some seconds.
@@ -85,18 +85,17 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
         raise LandingZoneError(msg, found=first_line(exc), next_step=_STEP) from exc
 
 
-def copy_file(source: Store, path: str, target: Store, name: str) -> bool:
+def copy_file(source: Store, file: StoredFile, target: Store, name: str) -> bool:
     """Let one store copy a file from one place of its own to another; False where these are two, or it cannot."""
     if isinstance(source, LocalStore) and isinstance(target, LocalStore):
-        return target.copy_from(source, path, name)
+        return target.copy_from(source, file.path, name)
     here, there = _split(source.url), _split(target.url)
     cloud, other = (_BUCKETS.get(url.scheme) for url in (here, there))
     if cloud is None or not here.netloc or (cloud, here.netloc) != (other, there.netloc):
         return False
-    file = source.stat(path)
-    if file is None or file.size > _LARGEST_COPY:
+    if file.size > _LARGEST_COPY:
         return False
-    old, new = (f"{url.path}/{at}".lstrip("/") for url, at in ((here, path), (there, name)))
+    old, new = (f"{url.path}/{at}".lstrip("/") for url, at in ((here, file.path), (there, name)))
     return open_store(f"{here.scheme}://{here.netloc}").copy(old, new)
 
 

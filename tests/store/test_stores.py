@@ -156,16 +156,18 @@ def test_a_store_copies_between_two_places_of_its_own(place: str, tmp_path: Path
     """As files come from a zone into a table; neither another store's file nor another cloud's namesake's is its own."""
     zone, table = open_store(f"{place}/zone%2F 1"), open_store(f"{place}/table")
     zone.put("a/one", b"content")
+    file = zone.stat("a/one")
+    assert file is not None
 
-    assert copy_file(zone, "a/one", table, "b/copy")
+    assert copy_file(zone, file, table, "b/copy")
     assert b"content" == open_store(place).read("zone%2F 1/a/one")  # as Spark takes a name
     assert b"content" == table.read("b/copy")
     assert b"content" == zone.read("a/one")
     if "://" in place:
         elsewhere = ObjectStore(f"gs://{place.partition('://')[2]}", obstore.store.MemoryStore())
-        assert not copy_file(zone, "a/one", elsewhere, "b/elsewhere")
-        assert not copy_file(zone, "a/one", open_store(tmp_path), "copy")
-        assert not copy_file(open_store(tmp_path), "a/one", zone, "copy")
+        assert not copy_file(zone, file, elsewhere, "b/elsewhere")
+        assert not copy_file(zone, file, open_store(tmp_path), "copy")
+        assert not copy_file(open_store(tmp_path), file, zone, "copy")
 
 
 def test_an_object_that_stands_for_a_folder_is_none_of_its_files(bucket: str) -> None:

@@ -98,7 +98,7 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
 
 def _copy(table: Store, pair: tuple[Landed, str]) -> bool:
     landed, copy = pair
-    return copy_file(landed.source.zone, landed.file.path, table, copy)
+    return copy_file(landed.source.zone, landed.file, table, copy)
 
 
 def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
