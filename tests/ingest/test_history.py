@@ -217,6 +217,18 @@ def test_a_plain_folder_that_moves_twice_is_known_by_its_first_place(journal: Jo
     assert not fourth.moves()
 
 
+def test_what_has_moved_is_read_of_a_plain_folder_alone(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other files are known by their names, wherever they lie: a run that finds nothing new lists nothing for it."""
+    end(journal, journal.begin_life("first seen", "/zone", 1), 1)
+    monkeypatch.setattr(Journal, "moves", None)
+    history = History(journal, "/zone")
+
+    assert 2 == history.applied().count
+    assert not history.moves()
+
+
 def test_names_that_are_no_text_are_remembered(journal: Journal) -> None:
     """A disk takes any bytes; they come back as Python shows them, and as they were."""
     name = b"caf\xe9.csv".decode(errors="surrogateescape")

@@ -113,8 +113,8 @@ class History:
         roots = {root for root, _ in self._files if root}
         if self._life is not None and not self._life.include_existing:
             roots.add(self._life.zone)  # of what is passed over
-        known = self._roots_of(settled(self.zone))
-        return any(self._is_here(root) and settled(root) not in known for root in roots)
+        here = settled(self.zone)
+        return any(self._is_here(one) and settled(one) not in self._roots_of(here) for one in roots)
 
     def keep_move(self) -> None:
         """Write down, once its caller has proven it, what `moves` tells, if it does."""
