@@ -18,7 +18,7 @@ from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, FileLog, HistoryLog, TableLog
 from mirrorlib.delta.properties import READERS_PROPERTY, VECTORS, Described
-from mirrorlib.delta.sessions import read_conf
+from mirrorlib.delta.sessions import read_conf, side_by_side
 from mirrorlib.errors import FeedError, ForeignWriteError, LandingZoneError, StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName
@@ -213,7 +213,6 @@ def drop_table(spark: SparkSession, ref: TableRef) -> None:
     for folder in there.folders:
         if folder != LOG:  # last: what is left without it is nobody's table
             store.delete_folder(folder)
-    for file in there.files:
-        store.delete(file.path)
+    side_by_side(store.delete, [file.path for file in there.files], store.at_once)
     store.delete_folder(LOG)
     store.delete_folder("")

@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Barrier
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -15,7 +16,7 @@ import pytest
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, FileLog, HistoryLog, commit_path, list_log, tell_commit
-from mirrorlib.delta.table import open_log, refer
+from mirrorlib.delta.table import drop_table, open_log, refer
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.ingest.batch.evolve import Growth
 from mirrorlib.ingest.batch.outcome import outcome_of
@@ -232,3 +233,25 @@ def test_a_batch_is_not_taken_to_make_a_table_larger_than_it_is(tmp_path: Path) 
         told.append(outcome_of(attempt, commit, prepared).table_bytes)
 
     assert [700, 1_000] == told
+
+
+def test_a_table_is_removed_many_files_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a store's answers are waited for."""
+    both, delete = Barrier(2), LocalStore.delete
+
+    def meet(store: LocalStore, path: str) -> None:
+        both.wait(10)
+        delete(store, path)
+
+    table = tmp_path / "orders"
+    for name in ("1.parquet", "2.parquet", commit_path(0)):
+        LocalStore(table).put(name, b"x")
+    monkeypatch.setattr(LocalStore, "delete", meet)
+    monkeypatch.setattr(LocalStore, "at_once", 2)
+
+    target = Target.of(tmp_path, catalog=None, state=None)
+    drop_table(cast("SparkSession", None), refer(target, parse_name("orders")))
+
+    assert not table.exists()
