@@ -30,8 +30,8 @@ _START_OVER = "Start the table over with `mirrorlib reset`, or restore what was 
 # A log that is there is read, so that a reset alone would come to the same trouble.
 MEND_LOG = "Restore it. A mirror can be made anew: remove the Delta table, and mirrorlib reset TARGET TABLE"
 _SMALLER = (
-    "Give it more (--memory), or smaller batches (--max-bytes with --retry, but for a table that starts over; "
-    "export: --max-versions, but for a window that has begun)"
+    "Give it more (--memory), or, where several files make a batch, smaller ones (--max-bytes with --retry, but for a "
+    "table that starts over; export: --max-versions, but for a window that has begun)"
 )
 _COPY = "Copy the table's rows as they are now, and read on from its newest version."
 _NO_CONSTRAINT = f"Take it off: ALTER TABLE … DROP CONSTRAINT, or DROP NOT NULL. {_AGAIN}"

@@ -17,7 +17,8 @@ from mirrorlib.landing.values import plain_values
 ROWS_AT_A_TIME = 1 << 17
 _ROWS_OF_TEXT = 1 << 13  # where a value may be of any length
 _BYTES_AT_A_TIME = 64 << 20
-_SMALL_DICTIONARY = 512 << 10  # bytes: 4 GiB at worst, with so many rows of text at a time
+_SMALL_DICTIONARY = 512 << 10  # bytes
+_MOST_OF_ONE = 256 << 20  # bytes that one value may come to, with so many rows of text at a time
 _LITTLE = 1 << 16
 _TEXTS = (pa.string(), pa.binary())
 _FIXED = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_fixed_size_binary)
@@ -109,7 +110,8 @@ def _longest_texts(source: BinaryIO, metadata: pq.FileMetaData, texts: Sequence[
     longest, parquet = 0, None
     for number in range(metadata.num_row_groups) if texts else ():
         group = metadata.row_group(number)
-        if group.total_byte_size > _SMALL_DICTIONARY:
+        few = _MOST_OF_ONE // min(max(group.num_rows, 1), _ROWS_OF_TEXT)
+        if group.total_byte_size > min(_SMALL_DICTIONARY, few):
             parquet = parquet or open_parquet(source, buffer=_LITTLE, packed=texts)
             rows = parquet.iter_batches(batch_size=1, row_groups=[number], columns=list(texts))
             first = next(rows, None)

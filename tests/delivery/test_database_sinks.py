@@ -1288,6 +1288,15 @@ def test_columns_come_and_go(receiver: Receiver, feed: Feed) -> None:
 
 
 @pytest.mark.thorough
+@BOTH
+def test_a_table_that_is_too_wide_is_told_what_can_be_done(receiver: Receiver, feed: Feed) -> None:
+    """Nothing can be corrected in the database."""
+    schema = ", ".join(["id int", *(f"c{n} int" for n in range(2000))])
+    with pytest.raises(StoreError, match="export a derived table with fewer columns"):
+        receiver.sink.deliver(feed.next(schema, [(1, *[None] * 2000, "insert")], snapshot=True))
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["postgres"])
 def test_wider_types_are_followed_and_narrower_windows_fit(receiver: Receiver, feed: Feed) -> None:
     """Rows and keys that were there are found again; an index that somebody made stays."""

@@ -103,8 +103,9 @@ class Grammar:
 def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
     """Write a dialect as patterns.
 
-    Every text has one reading only, so that a match that fails has no second one to try. *line_end* is
-    the kind of line end; None for a header, which may have any.
+    Every text has one reading only, so that a match that fails has no second one to try: loops are possessive, as the
+    ways back that `re` would keep take many times the memory of a long value. *line_end* is the kind of line end;
+    None for a header, which may have any.
     """
     escape = "" if dialect.escape == dialect.quote else dialect.escape
     taken = dialect.column_separator + dialect.quote
@@ -114,7 +115,7 @@ def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
     end = _LINE_ENDS[line_end]
     pair = _pair(s, q, e)
     quoted, field = _field(s, q, e, pair, line_end)
-    row = rb"%b(?:%b%b)*%b" % (field, s, field, end)
+    row = rb"%b(?:%b%b)*+%b" % (field, s, field, end)
     kept = rb"(%b%b)" % (e, pair) if e else rb"(%b)" % _NEVER
     lone = rb"%b|%b" % (re.escape(shield.encode()), _STRAYS[line_end or b"\n"])
     return Grammar(
@@ -124,7 +125,7 @@ def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
         shield=shield.encode(),
         row=re.compile(row),
         rows=_rows(marks, line_end or b"\n"),
-        begun=re.compile(rb"%b(?:%b%b)*" % (field, s, field)),
+        begun=re.compile(rb"%b(?:%b%b)*+" % (field, s, field)),
         unended=re.compile(rb"%b?%b(?:%b|%b)?\Z" % (s, quoted, q, e or q) if q else _NEVER),
         field=re.compile(rb"(%b)(?:%b|%b)" % (field, s, end)),
         pair=re.compile(rb"%b(%b)" % (e, pair) if e else _NEVER + rb"()"),
@@ -155,11 +156,11 @@ def _field(
 ) -> tuple[bytes, bytes]:
     """Give the patterns of a quoted field without its closing quote, and of any field."""
     other = rb"[^%b%b%b]*" % (s, e, line_end or b"\r\n")
-    plain = rb"%b(?:%b(?:%b|(?!%b))%b)*" % (other, e, pair, pair, other) if e else other
+    plain = rb"%b(?:%b(?:%b|(?!%b))%b)*+" % (other, e, pair, pair, other) if e else other
     if not q:
         return _NEVER, plain
-    inner = rb"[^%b%b]*" % (q, e)
+    inner = rb"[^%b%b]*+" % (q, e)
     kept = rb"%b%b|%b(?s:.)" % (q, q, e) if e else rb"%b%b" % (q, q)
-    quoted = rb"%b%b(?:(?:%b)%b)*" % (q, inner, kept, inner)
+    quoted = rb"%b%b(?:(?:%b)%b)*+" % (q, inner, kept, inner)
     ended = rb"%b%b(?=%b|%b)" % (quoted, q, s, _LINE_ENDS[line_end])
     return quoted, rb"(?:%b|(?!%b)%b)" % (ended, q, plain)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Session: TypeAlias = PostgresSession | SqliteSession
 
 BEGIN_ANEW = "begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot --table TABLE"
+TOO_LARGE = "It is more than the database can hold: export a derived table with fewer columns, or to another receiver."
 TABLES, POSITIONS = "_mirrorlib_tables", "_mirrorlib_positions"
 STAGE = "_mirrorlib_stage"
 OURS = {TABLES, POSITIONS, STAGE}

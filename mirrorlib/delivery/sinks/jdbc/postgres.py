@@ -148,6 +148,8 @@ class Postgres:
         else:
             msg = f"the PostgreSQL server {self._server} refuses"
             step = "Correct that there; the next run goes on from here."
+            if state.startswith("54"):
+                step = database.TOO_LARGE
             said = exc.diag.message_primary if state[:2] in _SPEAKING else None
             found = said or f"SQLSTATE {state}"
         return StoreError(msg, table=table, found=found, next_step=step)

@@ -96,7 +96,8 @@ class Sqlite:
                 msg = f"another program keeps the SQLite file {Path(self._path).name} locked"
                 raise TableBusyError(msg, table=table) from exc
             msg = f"the SQLite file {self._path} cannot be read or written"
-            raise StoreError(msg, table=table, found=str(exc)) from exc
+            step = database.TOO_LARGE if "too many columns" in str(exc) else None
+            raise StoreError(msg, table=table, found=str(exc), next_step=step) from exc
 
 
 class SqliteSession:
