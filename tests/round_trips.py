@@ -121,7 +121,6 @@ TYPES: dict[pa.DataType, Values] = {
     pa.timestamp("us", "UTC"): moments(MICROSECOND, UTC),
     pa.timestamp("us", "+05:30"): moments(MICROSECOND, UTC, datetime(2, 1, 1), datetime(9998, 1, 1)),
     pa.timestamp("ns", "UTC"): moments(MICROSECOND, UTC, *IN_NANOSECONDS),
-    pa.duration("us"): (st.timedeltas(timedelta(-9999), timedelta(9999)), (MICROSECOND,)),
 }  # fmt: skip
 # SchemaDefinition has no Decimal, which is what a uint64 becomes.
 NO_TEXT = (pa.decimal128(1, 0), pa.decimal128(12, 3), pa.decimal128(38, 0), pa.decimal128(38, 38),
@@ -160,7 +159,7 @@ class Trip:
         files = [
             ChangeFile(
                 columns=tuple(self.types),
-                rows=tuple({name: held(row[name]) for name in self.types} for row in file.rows),
+                rows=tuple({name: row[name] for name in self.types} for row in file.rows),
                 markers=file.markers,
             )
             for file in self.files
@@ -173,11 +172,6 @@ def array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.array(values, kind.value_type).cast(kind)
     return pa.array(values, kind)
-
-
-def held(value: object) -> object:
-    """Say what a table holds of a value: Parquet and Delta know no duration but its count."""
-    return value // MICROSECOND if isinstance(value, timedelta) else value
 
 
 def make_trips(number: int) -> list[Trip]:

@@ -95,14 +95,10 @@ class Stop:
     """Whether a signal has asked the run to end."""
 
     number: signal.Signals | None = None
-    _again = False
 
     def ask(self, number: int, _: FrameType | None = None) -> None:
-        """Take a signal; the second one ends the run at once, and the third one what hangs."""
-        if self._again:
-            os._exit(SIGNALLED + number)
+        """Take a signal; the second one ends the run at once."""
         if self.is_set():
-            self._again = True
             raise KeyboardInterrupt
         self.number = signal.Signals(number)
         with contextlib.suppress(OSError):  # Ctrl-C has ended the `tee` behind us, too
@@ -114,10 +110,10 @@ class Stop:
 
 
 def stop_on_signals() -> Stop:
-    """Let Ctrl-C and a polite kill end the run after the commits in flight.
+    """Let Ctrl-C and a polite kill end the run after the commits in flight; a second one ends it at once.
 
-    A second Ctrl-C ends it at once, a third one even where something hangs. Signals come to Python's main thread alone.
-    A host that calls a task from another one ends it its own way.
+    A call that hangs may keep it from that. Signals come to Python's main thread alone. A host that calls a task from
+    another one ends it its own way.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():

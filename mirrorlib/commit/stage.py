@@ -78,7 +78,8 @@ def staging(
     recent = {str(today + timedelta(days=days)) for days in (-1, 0, 1)}
     for left in contents(state, place).folders if tidies else ():
         if left[: len(str(today))] not in recent:
-            state.delete_folder(f"{place}/{left}")
+            with contextlib.suppress(StoreError):
+                state.delete_folder(f"{place}/{left}")
     stage = Stage(spark=spark, state=state, folder=f"{place}/{today}-{new_attempt()}")
     try:
         yield stage

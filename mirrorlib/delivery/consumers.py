@@ -199,7 +199,9 @@ def _status(
         status = _compare(commits, registry, status, last_seen(stream, entry))
     except MirrorError as exc:
         status = replace(status, health=health, reason=str(exc))
-    if said.get("state") == "failed" and status.health in {"behind", "expiring", "unknown"}:
+    since = "" if done is None else done.finished_at  # what came after it failed went well
+    stuck = said.get("state") == "failed" and str(said.get("at", "")) >= since
+    if stuck and status.health in {"behind", "expiring", "unknown"}:
         reason = " ".join(filter(None, (str(said.get("reason", "")), status.reason)))
         status = replace(status, health="failed", reason=reason)
     holder = registry.lease().newest()[1]

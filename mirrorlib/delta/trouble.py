@@ -85,6 +85,9 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("PATH_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST",
      "TABLE_OR_VIEW_NOT_FOUND", "DELTA_SCHEMA_NOT_SET"): Trouble(
         reason="there is no such Delta table", next_step="Check its name and place."),
+    ("EXPECT_TABLE_NOT_VIEW", "DELTA_ONLY_OPERATION"): Trouble(
+        reason="a view, or a table that is none of Delta's, has the table's place",
+        next_step=f"Drop or rename it, or choose another target. {_AGAIN}"),
     ("SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE",
      "_LEGACY_ERROR_TEMP_1126"): Trouble(  # nested databases, for which the session catalog takes a catalog's name
         reason="the catalog or its schema is not there",

@@ -13,8 +13,9 @@ from mirrorlib.feed.net import columns_of
 from mirrorlib.identifiers import quote
 from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
 
-# By default Spark leaves out fields that are NULL, and cuts moments to milliseconds.
+# By default Spark leaves out fields that are NULL, cuts moments to milliseconds, and fills a column when it reads.
 JSON_OPTIONS = {
+    "columnNameOfCorruptRecord": "",
     "ignoreNullFields": "false",
     "timeZone": "UTC",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",

@@ -2,7 +2,8 @@
 
 In: a state folder. Out: a lease, held while its file is renewed. The next lease is taken by
 put-if-absent once the newest one was given back, has run out, or belongs to a process of this
-machine that has ended, or cannot be read, as no runner leaves one. What is delivered or applied rests on windows and
+machine that has ended, or to this process, which is not at it; or cannot be read, as no runner
+leaves one. What is delivered or applied rests on windows and
 marks, not on leases: two clocks may differ, and a runner that was paused for too long wakes up to find its lease taken.
 """
 
@@ -97,7 +98,7 @@ def _is_held(held: dict[str, Any]) -> bool:
     here, pid = held.get("host") == os.uname().nodename, held.get("pid")
     if not here or not isinstance(pid, int):
         return True
-    if pid == os.getpid() and held.get("holder") not in _holders:
+    if pid == os.getpid() and str(held.get("holder")) not in _holders:
         return False
     return process_started(pid) == held.get("started")
 

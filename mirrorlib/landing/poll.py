@@ -41,7 +41,7 @@ def see_next(
     if files is None:
         files = _probed(zone, table.folder, newest[0], extensions, most)
     # A folder of a hierarchical account looks like an empty file, as does an object that stands for a folder.
-    if files is None or not all(file.size for file in files):
+    if files is None or any(not one.size and sequence_number(one.name) for one in files):
         return None
     if newest not in {(one.name, one.etag) for one in files}:
         return None

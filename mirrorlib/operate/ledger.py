@@ -6,7 +6,6 @@ nothing. `book.py` writes the same rows into Delta tables, for dashboards.
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from typing import ClassVar
 
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.ingest.report import BatchReport
-from mirrorlib.journal.disk import Journal, check_owner, find_journals
+from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.journal.entries import Done, Life, Plan
 from mirrorlib.names import TableName, matches, refuse_unmatched
-from mirrorlib.store import PathOrUrl, open_store
+from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import PartReport, noted
 
@@ -104,7 +103,7 @@ def read_ledger(
     for one in before.batches if before and before.ok else ():  # else a gap would stay
         known[one.table].append(one)
     found, failures = list[Applied](), list[str]()
-    applied = find_applied(places, allow_new=allow_new)
+    applied = find_applied(open_store(places.state), allow_new=allow_new)
     if applied:
         refuse_unmatched(tables, tuple(applied))
     for name, journal in applied.items():
@@ -138,27 +137,22 @@ def newest_batches(journal: Journal, name: TableName, after: tuple[int, int]) ->
 
 
 def _ended(journal: Journal) -> Iterator[tuple[Life, Plan, Done]]:
-    lives = journal.lives()
-    for life in reversed(lives):
-        # What a reset has left behind stops nobody any more.
-        with contextlib.suppress(*() if life is lives[-1] else (JournalError,)):
-            entry = journal.newest(life)
-            while entry is not None:
-                if entry.done is not None:
-                    yield life, entry.plan, entry.done
-                number = entry.plan.batch - 1
-                entry = journal.entry(life, number) if number else None
+    for life in reversed(journal.lives()):
+        entry = journal.newest(life)
+        while entry is not None:
+            if entry.done is not None:
+                yield life, entry.plan, entry.done
+            number = entry.plan.batch - 1
+            entry = journal.entry(life, number) if number else None
 
 
-def find_applied(place: Target, *, allow_new: bool = False) -> dict[TableName, Journal]:
+def find_applied(state: Store, *, allow_new: bool = False) -> dict[TableName, Journal]:
     """Find the journals of a target, by their tables in order.
 
     Raises:
-        JournalError: it has none, and that is not allowed; or they are another target's.
+        JournalError: it has none, and that is not allowed.
 
     """
-    state = open_store(place.state)
-    check_owner(state, place.owner)
     found = find_journals(state)
     if not found and not allow_new:
         step = "Start with: mirrorlib apply LANDING_ZONE TARGET"

@@ -117,7 +117,7 @@ def read_status(
     moment = datetime.now(UTC)
     tables: list[TableStatus] = []
     away: dict[str, str] = {}
-    for name, journal in find_applied(places, allow_new=allow_new).items():
+    for name, journal in find_applied(open_store(places.state), allow_new=allow_new).items():
         try:
             status = status_of(journal, name, moment, away)
         except MirrorError as exc:

@@ -225,7 +225,8 @@ def _vacuum(
     listers = min(_LISTERS, int(read_conf(spark, _PARALLELISM) or _LISTERS))
     with configured(spark, {}, {_PARALLELISM: str(listers), _IGNORES: "false"}):
         if dry_run:
-            return len(spark.sql(f"{statement} DRY RUN").collect())
+            paths = [row.path for row in spark.sql(f"{statement} DRY RUN").collect()]
+            return sum("." in path.rpartition("/")[2] for path in paths)  # some are folders
         spark.sql(statement)
     last = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").collect()[0]
     deleted = (last["operationMetrics"] or {}).get("numDeletedFiles")

@@ -21,7 +21,7 @@ _SINGLE: Mapping[Kind, tuple[str, str, tuple[type, ...]]] = {
     float: ("a number", r"-?[0-9]+(\.[0-9]+)?", (int, float)),
     bool: ("true or false", r"(?ai)true|false", (bool,)),
 }
-_JSON = re.compile(r"""\[\s*["'\]]|\{""")  # a name may be a glob, such as [a-m]*
+_GLOB = re.compile(r"""\[[^]"']+\].*[^]]""")  # a name such as [a-m]*
 _LONGEST = 200  # characters of a wrong value that are shown
 
 
@@ -105,7 +105,7 @@ def _list(name: str, value: object) -> list[str]:
     """Read JSON, one bare name, or nothing."""
     if value in (None, ""):
         return []
-    if isinstance(value, str) and not _JSON.match(value):
+    if isinstance(value, str) and (_GLOB.fullmatch(value) or not value.startswith(("[", "{"))):
         return [value]
     expected = 'a JSON list of texts, such as ["dbo/orders", "dbo/items"], or one name'
     found = _json(name, value, expected)

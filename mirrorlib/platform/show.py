@@ -10,6 +10,7 @@ import sys
 
 try:
     from rich.box import SIMPLE_HEAD
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.live import Live
     from rich.markup import escape
@@ -35,6 +36,7 @@ _WORDS = {
     "bold yellow": ("blocked", "expiring"),
     "bold red": ("failed", "refused", "expired", "different", "not verified"),
 }
+_LONGEST = 60  # columns of a terminal that a cell takes before it folds
 _COLOURS = {word: colour for colour, words in _WORDS.items() for word in words}
 
 
@@ -46,7 +48,7 @@ def show_report(report: Tabular) -> None:
         return
     console, drawn = Console(), _drawn(report)
     # Too narrow a terminal breaks lines: a column that was cut would show other numbers.
-    least = console.measure(drawn, options=console.options.update_width(10_000)).maximum
+    least = console.measure(drawn, options=console.options.update_width(10_000)).minimum
     Console(width=max(console.width, least)).print(drawn)
     for note in report.notes():
         console.print(note, markup=False, highlight=False, soft_wrap=True)
@@ -65,11 +67,13 @@ def show_progress(*, quiet: bool = False) -> Iterator[Observer]:
 
 
 def _drawn(report: Tabular) -> Table:
-    """Draw the rows of a report; only the first column, a table's name, may fold."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    """Draw the rows of a report; only the first column, a table's name, and long texts may fold."""
+    table, rows = Table(box=SIMPLE_HEAD, pad_edge=False), [*report.rows()]
     for place, name in enumerate(report.columns):
-        table.add_column(escape(name), no_wrap=place > 0, overflow="fold")
-    for row in report.rows():
+        longest = max(cell_len(str(cell)) for cell in (name, *(row[place] for row in rows)))
+        least = min(longest, _LONGEST) if place else None
+        table.add_column(escape(name), min_width=least, overflow="fold")
+    for row in rows:
         table.add_row(*[_coloured(cell) for cell in row])
     return table
 

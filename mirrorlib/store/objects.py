@@ -157,7 +157,10 @@ class ObjectStore(Store):
         azure = isinstance(self._store, obstore.store.AzureStore)
         with translated("write", f"{self.url}/{target}"):
             end = self._end_of(source) if azure else None
-            _repeated(lambda: obstore.copy(self._store, source, target))
+            try:
+                _repeated(lambda: obstore.copy(self._store, source, target))
+            except FileNotFoundError:  # removed since it was listed
+                return False
             if not azure:
                 return True
             for _ in tries(_PATIENCE):

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # by file system
 _LONGEST = 600  # characters: what was asked of whom, how often, and the answer
 # Of a server's answer, only this: others of its elements echo the session token that was sent.
-_ANSWER = re.compile(r": <.*?<Code>(.*?)</Code>(?:\s*<Message>(.*?)</Message>)?.*", re.DOTALL)
+_ANSWER = re.compile(
+    r": \ufeff?<.*?<Code>(.*?)</Code>(?:\s*<Message>(.*?)</Message>)?.*", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +160,7 @@ def translated(verb: str, place: object) -> Iterator[None]:
         # obstore adds pages for those who debug it.
         found = _ANSWER.sub(r": \1 \2", str(exc)) or exc
         # obstore lists nothing where one name is none to it.
-        odd = "invalid path" in str(exc)
+        odd = "Encountered object with invalid path" in str(exc)
         step = (
             "Remove or rename that object; the next run lists what is there then." if odd else None
         )

@@ -114,22 +114,6 @@ def test_a_watch_that_ends_while_the_zone_is_away_has_not_ended_well(tmp_path: P
     assert not watched(one, stop)
 
 
-def test_a_second_signal_ends_the_run_and_a_third_what_hangs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As a call to a store that never answers."""
-    stop, ended = Stop(), list[int]()
-    monkeypatch.setattr(os, "_exit", ended.append)
-    stop.ask(signal.SIGTERM)
-    assert stop.is_set()
-    for _ in range(2):
-        with suppress(KeyboardInterrupt):
-            stop.ask(signal.SIGTERM)
-            assert ended
-
-    assert [128 + signal.SIGTERM] == ended
-
-
 def test_a_zone_that_is_not_there_when_a_watch_begins_is_wrong_usage(tmp_path: Path) -> None:
     """Nobody would wait for a mistyped path."""
     with pytest.raises(LandingZoneError):

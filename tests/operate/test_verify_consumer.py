@@ -59,6 +59,7 @@ COLUMNS = {
         ("TIMESTAMP'1969-12-31T23:59:59.999999Z'", "TIMESTAMP'2024-02-29T12:00:00Z'", "NULL"),
     ),
     "clock": ("timestamp_ntz", ("TIMESTAMP_NTZ'2024-03-31T02:30:00.000001'", "NULL", "NULL")),
+    "_corrupt_record": ("string", ("'x'", "'{'", "NULL")),
     "Odd, name.x": ("string", ("'x'", "'y'", "NULL")),
 }
 NESTED = {

@@ -47,7 +47,8 @@ def _check(arguments: argparse.Namespace) -> Report:
 
 
 PUBLISH = Command(
-    more="The file becomes the table's next change file. After an error or a crash publish it again: it is there once.",
+    more="The file becomes the table's next change file. After an error or a crash publish it again: by the same "
+    "--batch-id it is there once.",
     arguments={
         "LANDING_ZONE": "folder or URL that holds the table folders; dbfs:/Volumes/… for a Databricks volume",
         "TABLE": "the table: orders, or dbo/orders",

@@ -103,9 +103,9 @@ def check_disjoint(to: str, target: str | None) -> None:
     is_folder = kind in {"files", "zone"} or (kind == "delta" and {"/", "\\"} & set(address))
     if not is_folder or not address or is_volume(address):  # no table can be in a volume
         return
-    place = settled(open_store(address).url)
+    place = _settled(address)
     if target is not None:
-        root = settled(open_store(target).url)
+        root = _settled(target)
         msg = ""
         # In the target itself each copy meets its own source, which is refused by name.
         if kind == "delta" and place.startswith(f"{root}/"):
@@ -122,6 +122,11 @@ def check_disjoint(to: str, target: str | None) -> None:
             return
         if is_table:
             _refuse(folder)
+
+
+def _settled(address: str) -> str:
+    url = open_store(address).url.rstrip("/")
+    return settled(url) if "://" in url else url  # a link is a place of its own
 
 
 def check_no_table(store: Store, folder: str, table: str) -> None:

@@ -74,7 +74,7 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
     try:
         with attempt.step("stage", counted=True):
             # The state may lie elsewhere, and Delta needs no put-if-absent: a mount without hard links has none.
-            if not keeps_out(table, copies[0]):
+            if not keeps_out(table, f"{plan.batch}-{new_attempt()}.probe"):
                 return False
             if not all(side_by_side(partial(_copy, table), pairs, table.at_once)):
                 return False
@@ -88,8 +88,8 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
             counts = True  # as far as anybody knows, until the store has answered
             counts = _commit(attempt, table, version, adds, sums)
     finally:
-        with contextlib.suppress(StoreError):  # nobody reads them
-            for copy in [] if counts else copies:
+        for copy in [] if counts else copies:
+            with contextlib.suppress(StoreError):  # nobody reads it
                 table.delete(copy)
     if not counts:
         raise OvertakenError

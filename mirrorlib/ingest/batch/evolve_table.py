@@ -183,7 +183,8 @@ def refuse_table(work: Work, found: Found) -> None:
     refuse_others_table(work.table, work.lives, found)
     if TRANSACTION_RETENTION in found.properties and not work.options.allow_foreign_writes:
         msg = f"the table's property {TRANSACTION_RETENTION} lets Delta forget transactions"
-        step = "Unset it, or accept that a batch may count twice with --allow-foreign-writes."
+        step = "Unset it (of new tables: what spark.databricks.delta.properties.defaults.… says), "
+        step += "or accept that a batch may count twice with --allow-foreign-writes."
         raise ForeignWriteError(msg, table=work.table, next_step=step)
 
 

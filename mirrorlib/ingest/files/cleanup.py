@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 
 from mirrorlib.delta.sessions import side_by_side
@@ -25,6 +25,7 @@ from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import Store, StoredFile, contents
 
 PLACES: dict[Cleanup, str] = {"move": "_ProcessedFiles", "delete": "_FilesReadyToDelete"}
+_TRIES = 3  # files that cannot be moved, before the first that can
 _LOG = logging.getLogger(__name__)
 
 
@@ -40,7 +41,7 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
         return
     place = f"{name.folder}/{PLACES[options.cleanup]}"
     today = datetime.now(UTC).date()
-    moved: list[StoredFile] = []
+    moved, troubles = list[StoredFile](), list[MirrorError]()
     try:
         opened = view.open(full=True)
         if not goes_on(work, opened):
@@ -58,15 +59,38 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
             moved.append(file)
 
         # What was passed counts as applied, so that nobody ever applies it.
-        done = [one for one in _finished(opened, entry, life.start_at) if one.name not in unread]
+        done = (one for one in _finished(opened, entry, life.start_at) if one.name not in unread)
+        troubles += _move_all(move, done, zone.at_once)
         _remove_old(zone, place, today, options.retention or RETENTION)
-        # Where nothing may be removed, the first is copied in vain, and not many at once by every run.
-        side_by_side(move, done[:1], 1)
-        side_by_side(move, done[1:], zone.at_once)
     except MirrorError as exc:
-        _LOG.warning("%s: its folder could not be cleaned up: %s", name, exc)
+        troubles.append(exc)
+    if troubles:
+        _LOG.warning("%s: its folder could not be cleaned up: %s", name, troubles[0])
     if moved:
         _LOG.info("%s: %d applied files were moved to %s", name, len(moved), place)
+
+
+def _move_all(
+    move: Callable[[StoredFile], None], files: Iterator[StoredFile], at_once: int
+) -> list[MirrorError]:
+    """Move what can be, and return what came of the others; where nothing may be removed, few are copied in vain."""
+    troubles = list[MirrorError]()
+
+    def has_moved(file: StoredFile) -> bool:
+        try:
+            move(file)
+        except MirrorError as exc:
+            troubles.append(exc)
+            return False
+        return True
+
+    for file in files:
+        if has_moved(file):
+            break
+        if len(troubles) == _TRIES:
+            return troubles
+    side_by_side(has_moved, [*files], at_once)
+    return troubles
 
 
 def _finished(opened: OpenedFolder, entry: Entry, start_at: int) -> Iterator[StoredFile]:

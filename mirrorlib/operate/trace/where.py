@@ -89,7 +89,7 @@ def where_is(
         raise LandingZoneError(msg, table=table, next_step=step)
     place = Target.of(target, catalog=catalog, state=state)
     store = open_store(place.state)
-    past = Past(store, only_table(find_applied(place), table, JournalError))
+    past = Past(store, only_table(find_applied(store), table, JournalError))
     if spark is None or key is None:
         steps = trace_file(past, str(file))
     else:

@@ -20,7 +20,7 @@ from mirrorlib.commit.stage import Stage, staging
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import Columns, find_column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.delta.table import find_table, refer
+from mirrorlib.delta.table import refer
 from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError
 from mirrorlib.feed.read import read_rows
 from mirrorlib.identifiers import find_name, quote
@@ -86,14 +86,9 @@ def verify_tables(
     place = Target.of(target, catalog=catalog, state=state)
     zone, store = open_store(landing_zone), open_store(place.state)
     list_tables(zone)  # says where there is none: a table without its files may count as equal
-    applied = find_applied(place)
-    refuse_unmatched(tables, [*applied])
-
-    def dropped(name: TableName) -> bool:
-        gone = any(applied[name].is_gone(life) for life in applied[name].lives()[-1:])
-        return gone and find_table(spark, refer(place, name)) is None
-
-    names = [name for name in applied if matches(name, tables) and not dropped(name)]
+    applied = [*find_applied(store)]
+    refuse_unmatched(tables, applied)
+    names = [name for name in applied if matches(name, tables)]
 
     def verify(name: TableName, told: Verified) -> Verified:
         with lend_session(spark) as session:

@@ -37,6 +37,7 @@ _CONF = {
     # Spark's default, INT96, is read as nanoseconds by others: years after 2262 would be lost.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.legacy.nullValueWrittenAsQuotedEmptyStringCsv": "false",
 }
 _TEXT = {
     **JSON_OPTIONS,  # moments in CSV are those of JSON
