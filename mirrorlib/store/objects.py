@@ -156,8 +156,8 @@ class ObjectStore(Store):
         """Let the store copy the object; Azure may answer before it has, or fail to, and obstore does not tell."""
         azure = isinstance(self._store, obstore.store.AzureStore)
         with translated("write", f"{self.url}/{target}"):
-            end = self._end_of(source) if azure else None
             try:
+                end = self._end_of(source) if azure else None
                 _repeated(lambda: obstore.copy(self._store, source, target))
             except FileNotFoundError:  # removed since it was listed
                 return False

@@ -14,6 +14,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -164,6 +165,7 @@ def test_a_store_copies_between_two_places_of_its_own(place: str, tmp_path: Path
     assert b"content" == table.read("b/copy")
     assert b"content" == zone.read("a/one")
     if "://" in place:
+        assert not copy_file(zone, replace(file, path="a/gone"), table, "b/gone")
         elsewhere = ObjectStore(f"gs://{place.partition('://')[2]}", obstore.store.MemoryStore())
         assert not copy_file(zone, file, elsewhere, "b/elsewhere")
         assert not copy_file(zone, file, open_store(tmp_path), "copy")
