@@ -41,6 +41,7 @@ from mirrorlib.ingest.batch.outcome import (
 )
 from mirrorlib.ingest.batch.snapshot import stage_difference, stage_snapshot
 from mirrorlib.ingest.batch.stage import stage_batch
+from mirrorlib.ingest.files.source import start_over
 from mirrorlib.ingest.report import Kind
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import REBUILD, Done, Entry, Plan
@@ -160,8 +161,7 @@ class _BatchCommitter(Committer[int | None, Commit]):
         if work.journal.lives()[-1].uuid != work.life.uuid:
             raise life_is_over(work)
         msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
-        step = f"Start the table over: mirrorlib reset TARGET {work.table}"
-        raise OutcomeUnknownError(msg, table=work.table, next_step=step)
+        raise OutcomeUnknownError(msg, table=work.table, next_step=start_over(work.table))
 
 
 def _commit(attempt: Attempt, prepared: Prepared) -> None:

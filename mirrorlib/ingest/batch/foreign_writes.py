@@ -16,6 +16,7 @@ from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.log import TRANSACTION_RETENTION, Commit, HistoryLog
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import ForeignWriteError, JournalError, OutcomeUnknownError, TableBusyError
+from mirrorlib.ingest.files.source import start_over
 from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import Done, Entry, Plan, Readers
 
@@ -195,8 +196,7 @@ def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, C
     mine = next((one for one in commits if named.items() <= (one.ours or {}).items()), None)
     if mine is None and len(commits) < newest - start:
         msg = f"the outcome of batch {plan.batch} is unknown: history no longer reaches back to version {start}"
-        step = f"Start the table over: mirrorlib reset TARGET {work.table}"
-        raise OutcomeUnknownError(msg, table=work.table, next_step=step)
+        raise OutcomeUnknownError(msg, table=work.table, next_step=start_over(work.table))
     if mine is None and plan.before:
         _guard(work, commits, start, newest)
     return newest, mine
@@ -213,7 +213,7 @@ def _refuse_repeats(work: Work, commits: tuple[Commit, ...], batch: int, version
         if commit.version > version and known:
             msg = "a batch was committed twice, by runners on compute of two kinds at once"
             found = f"batch {said['batch']} in version {commit.version}, again"
-            step = f"Start the table over: mirrorlib reset TARGET {work.table}"
+            step = start_over(work.table)
             raise ForeignWriteError(msg, table=work.table, found=found, next_step=step)
 
 
@@ -254,5 +254,5 @@ def _gone(work: Work, last: Done | None) -> ForeignWriteError:
     since = "the batch was planned" if last is None else "our last commit"
     msg = f"the Delta table is gone, was set back, or replaced by another, since {since}"
     found = None if last is None else f"expected version {last.version} of table {last.table_id}"
-    step = f"Start the table over: mirrorlib reset TARGET {work.table}"
+    step = start_over(work.table)
     return ForeignWriteError(msg, table=work.table, found=found, next_step=step)

@@ -56,6 +56,11 @@ class Source:
             return same_kind(handle, file.size, planned.fingerprint) == planned.fingerprint
 
 
+def start_over(table: str) -> str:
+    """Advise to begin a table anew."""
+    return f"Start the table over: mirrorlib reset TARGET {table}"
+
+
 def changed_source_of(table: str, entry: Entry | None) -> FileChangedError | None:
     """Return what casts doubt on a table's newest batch; a life in doubt has no later one."""
     if entry is None or entry.done is None or entry.done.doubt is None:
@@ -64,7 +69,7 @@ def changed_source_of(table: str, entry: Entry | None) -> FileChangedError | Non
         f"the change file was replaced while batch {entry.plan.batch} was committed, and may be in it either way",
         table=table,
         file=entry.done.doubt,
-        next_step=f"Start the table over: mirrorlib reset TARGET {table}",
+        next_step=start_over(table),
     )
 
 

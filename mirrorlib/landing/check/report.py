@@ -11,7 +11,7 @@ from datetime import datetime
 from html import escape
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from mirrorlib.errors import place_in, printable
+from mirrorlib.errors import MirrorError, place_in, printable
 from mirrorlib.landing.check.rules import ERRORS, NOTES, WARNINGS
 from mirrorlib.tabular import Report, shown_moment
 
@@ -77,6 +77,11 @@ class Finding:
         others = f", and {self.more:,} more {files}" if self.more else ""
         head = ": ".join(part for part in (self.table, f"{place}{others}", self.title) if part)
         return f"{self.severity} [{self.rule}] {head} ({self.found}). {self.fix}"
+
+
+def tell_claim(error: MirrorError) -> str:
+    """Say what is broken, and what was there instead."""
+    return error.reason if error.found is None else f"{error.reason}: {error.found}"
 
 
 class Findings:

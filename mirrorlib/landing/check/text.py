@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from mirrorlib.errors import ChangeFileError, SchemaError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import Review, Rows, UnreadableError
+from mirrorlib.landing.check.report import tell_claim
 from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, small_markers
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
@@ -58,7 +59,7 @@ def review_text(review: Review, dialect: Dialect) -> bool:
 def _unreadable(exc: ChangeFileError) -> UnreadableError:
     """Say which rule a file breaks that its reader cannot go on with."""
     rule = _RULES.get(exc.reason, "text-unparsable")
-    what = exc.reason if exc.found is None else f"{exc.reason}: {exc.found}"
+    what = tell_claim(exc)
     if exc.reason.startswith(UNDECODABLE):
         rule = "text-undecodable"
         what = f"line {exc.line} is not {exc.reason.removeprefix(UNDECODABLE)}"

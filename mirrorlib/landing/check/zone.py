@@ -18,7 +18,14 @@ from mirrorlib.landing.check.facts import Policy, Review, UnreadableError
 from mirrorlib.landing.check.folder import review_folder
 from mirrorlib.landing.check.metadata import review_dialect, review_metadata
 from mirrorlib.landing.check.parquet import review_parquet
-from mirrorlib.landing.check.report import SEVERITIES, CheckedTable, CheckReport, Finding, Findings
+from mirrorlib.landing.check.report import (
+    SEVERITIES,
+    CheckedTable,
+    CheckReport,
+    Finding,
+    Findings,
+    tell_claim,
+)
 from mirrorlib.landing.check.text import review_text
 from mirrorlib.landing.listing import list_tables, see_below, see_folder
 from mirrorlib.landing.metadata.declared import METADATA_BYTES
@@ -95,7 +102,7 @@ def _review_table(
     found = Findings(table)
     files: Sequence[StoredFile] = ()
     if isinstance(refusal, StoreError):
-        found.add("not-checked", _why(refusal))
+        found.add("not-checked", tell_claim(refusal))
     elif odd := uncarriable(name):  # which cannot even be listed
         found.add("table-name", odd.reason)
     else:
@@ -104,7 +111,7 @@ def _review_table(
         try:
             files = _review_content(zone, name, found, deep=deep, observe=observe)
         except StoreError as exc:
-            found.add("not-checked", _why(exc))
+            found.add("not-checked", tell_claim(exc))
         except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
             _LOG.debug("%s: cannot be reviewed", table, exc_info=True)
             found.add("not-checked", f"an unexpected {type(exc).__name__}; -vv tells where")
@@ -157,9 +164,5 @@ def _review_file(zone: Store, file: StoredFile, policy: Policy, found: Findings)
     except UnreadableError as exc:
         found.add(exc.rule, exc.found, file=file.name, line=exc.line)
     except StoreError as exc:
-        found.add("not-checked", _why(exc), file=file.name)
+        found.add("not-checked", tell_claim(exc), file=file.name)
     return None
-
-
-def _why(error: StoreError) -> str:
-    return error.reason if error.found is None else f"{error.reason}: {error.found}"

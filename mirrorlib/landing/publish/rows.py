@@ -173,12 +173,8 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
             if "Object" in map(str, getattr(data, "dtypes", ())):
                 raise TypeError  # noqa: TRY301  # polars hands out where in memory they are
             return pa.table(data)
-        except (
-            pa.ArrowException,
-            OverflowError,
-            TypeError,
-            ValueError,
-        ) as exc:  # its text shows values
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
+            # The error's own text shows values.
             msg = "the frame cannot be handed out as Arrow"
             step = "Give each column values of one type."
             found = type(exc).__name__
