@@ -56,7 +56,7 @@ PUBLISH = Command(
         "--keys A,B": "key columns, when the table is new",
         "--marker N|COLUMN": "0 insert, 1 update, 2 delete, 4 upsert, or what column says it (default: __rowMarker__)",
         "--format parquet|csv": "of the change files (default: parquet)",
-        "--partition-by A,B": "columns whose values name partition folders",
+        "--partition-by A,B": "columns whose values name partition folders, which nothing orders: a key stays in one",
         "--batch-id ID": "what these rows are called: published again under the same id, they are there once",
         "--source TEXT": "what is mirrored, for _partnerEvents.json",
         "--force": "publish a schema change that stops a Fabric table",

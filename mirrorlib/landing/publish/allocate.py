@@ -91,6 +91,14 @@ def publish_next(
     return _landed(place, found, repeated=True)
 
 
+def published_before(zone: Store, place: FileSequence, call: Call) -> PublishedFile | None:
+    """Find the file of a batch that was published, or begun, before; None where it has to be sent, or sent again."""
+    found = _find(zone, place, call)
+    if found is None or zone.stat(place.refused(found)) is not None:
+        return None
+    return _landed(place, fulfilled(zone, place, found), repeated=True)
+
+
 def newest_number(zone: Store, place: FileSequence, after: int = 0) -> int:
     """Find the last number that is taken, by a file or a claim; 0 when none is. *after* is, and the first to look at.
 

@@ -6,7 +6,9 @@ import contextlib
 import secrets
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from mirrorlib.errors import (
     LandingZoneError,
@@ -18,7 +20,7 @@ from mirrorlib.errors import (
 from mirrorlib.identifiers import find_name
 from mirrorlib.landing.columns import DELETE, UPSERT, check_names
 from mirrorlib.landing.listing import is_unlisted, list_tables
-from mirrorlib.landing.publish.allocate import PublishedFile, publish_next
+from mirrorlib.landing.publish.allocate import PublishedFile, publish_next, published_before
 from mirrorlib.landing.publish.claims import Call, FileSequence, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
 from mirrorlib.landing.publish.draft import Draft, FolderState, make_draft, partitions, read_state
@@ -31,9 +33,6 @@ from mirrorlib.landing.publish.rows import (
 )
 from mirrorlib.names import TableName, find_conflicts
 from mirrorlib.store import Store, keeps_out
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ATTEMPTS = 20  # writers that bring new columns at the same moment wait for each other
 
@@ -126,7 +125,7 @@ class LandingTable:
             SchemaError: the rows do not go with the format, or with what was published before.
             StoreError: the store failed; call this writer again with the same rows.
             TableNameError: the table is new, and another one would stop beside it.
-            TableBusyError: another file follows there; nothing was published.
+            TableBusyError: another file follows there; nothing was published, but into the partition folders before it.
 
         """
         try:
@@ -195,7 +194,15 @@ class LandingTable:
     ) -> Published:
         """Check and encode everything, declare the table, then publish partition by partition."""
         batch_id = None if batch_id is None else str(batch_id)
-        draft = self._declared(rows, force=force)
+        # What was right once need not fit what the table has become, and is not to change it back.
+        if force and (before := self._before(rows, batch_id)):
+            return before
+        try:
+            draft = self._declared(rows, force=force)
+        except (MarkerError, SchemaError):
+            if before := self._before(rows, batch_id):
+                return before
+            raise
         fingerprint = fingerprint_rows(rows)
         while True:
             # One without an id that has failed here before is gone on with.
@@ -209,6 +216,17 @@ class LandingTable:
                 del self._begun[fingerprint]
             if is_its_own:
                 return published
+
+    def _before(self, rows: pa.Table, batch_id: str | None) -> Published | None:
+        """Find what was published under an id before, of a table without partition folders."""
+        if not batch_id or self._state.metadata is None or self._state.known.partition_by:
+            return None
+        with contextlib.suppress(pa.ArrowInvalid):  # of values that no file holds
+            fingerprint = fingerprint_rows(rows)
+            call = recognize_call(self._zone, self._place.folder, fingerprint, batch_id)
+            if file := published_before(self._zone, self._place, call):
+                return Published(table=self._name, files=(file,))
+        return None
 
     def _declared(self, rows: pa.Table, *, force: bool) -> Draft:
         """Make the draft, and have the table declared as it says; another writer may be first."""

@@ -66,7 +66,8 @@ class LandingZoneWriter:
             name: "orders", or "dbo/orders" for the folder `dbo.schema/orders`.
             keys: The key columns; they cannot change later.
             file_format: "parquet" (default), or "csv".
-            partition_by: Columns whose values name partition folders, each with numbers of its own.
+            partition_by: Columns whose values name partition folders, each with numbers of its own. Nothing orders
+                files of two folders: the values of a key's rows must never change.
 
         Raises:
             TableNameError: no table folder can have this name.

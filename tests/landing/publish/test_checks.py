@@ -243,12 +243,17 @@ def test_a_type_change_is_refused(
 def test_force_publishes_a_type_change_and_remembers_it(tmp_path: Path) -> None:
     """From then on the new type is the type before."""
     table = LandingZoneWriter(tmp_path).table("t", keys=["id"])
-    table.write(column(pa.int64(), 1))
+    first = table.write(column(pa.int64(), 1), batch_id="first")
     table.write(column(pa.string(), "x"), force=True)
     table.write(column(pa.string(), "y"))
 
     with pytest.raises(SchemaError, match="published as string before"):
         table.write(column(pa.int64(), 1))
+    # A batch that is there is not published again, so it changes no type either.
+    for force in (False, True):
+        again = table.write(column(pa.int64(), 1), batch_id="first", force=force)
+        assert (True, first.file) == (again.repeated, again.file)
+    assert 4 == table.write(column(pa.string(), "z")).number
 
 
 # Columns that come and go
