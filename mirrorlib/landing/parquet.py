@@ -69,11 +69,12 @@ def read_schema(source: BinaryIO) -> tuple[pa.Schema, pq.FileMetaData]:
         msg = f"a row has {largest >> 20:,} MiB, and {LONGEST_ROW >> 20} at most are read"
         raise pa.ArrowInvalid(msg)
     texts = {leaf.path for leaf in metadata.schema if leaf.logical_type.type in _TEXT_KINDS}
-    for place, column in enumerate(columns):
+    fields = []
+    for column in columns:
         kind = plain_type(column.type)
         text = column.name in texts and pa.types.is_binary(kind)
-        columns = columns.set(place, column.with_type(pa.string() if text else kind))
-    return columns, metadata
+        fields.append(column.with_type(pa.string() if text else kind))
+    return pa.schema(fields, columns.metadata), metadata
 
 
 def iter_batches(

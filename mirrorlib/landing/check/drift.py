@@ -87,7 +87,8 @@ class Drift:
         """Say that a column's type is another one; return the type that the table has then."""
         if pa.types.is_null(known):
             return column.type
-        wider, deep = widen_type(known, column.type), self.policy.deep
+        wider = widen_type(known, column.type)
+        deep = self.policy.deep or not file.rows  # without rows, nothing can misfit
         row = misfit(self.zone, file.file, column, known) if deep else None
         if row is not None and wider is not None:  # a double does not hold every bigint
             unheld = misfit(self.zone, file.file, column, wider)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import first_line
 from mirrorlib.landing.check.facts import Review, UnreadableError
-from mirrorlib.landing.columns import MARKER
+from mirrorlib.landing.columns import MARKER, MOST_COLUMNS
 from mirrorlib.landing.parquet import iter_batches, read_schema
 from mirrorlib.landing.types import mirror_type
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused
@@ -32,8 +32,11 @@ def review_parquet(review: Review) -> None:
         names, rows = schema.names, metadata.num_rows
     except _BROKEN as exc:
         raise UnreadableError(first_line(exc, 120), rule="unreadable") from exc
-    review.columns = _review_columns(review, schema)
     markers = [name for name in names if name.lower() == MARKER]
+    if len(names) - len(markers) > MOST_COLUMNS:
+        msg = f"more than {MOST_COLUMNS:,} columns"
+        raise UnreadableError(msg, rule="column-name")
+    review.columns = _review_columns(review, schema)
     marker = markers[0] if len(markers) == 1 else None
     if marker:
         review.tell_marker(names, marker, schema.field(schema.get_field_index(marker)).type)

@@ -414,6 +414,25 @@ def test_a_deep_review_looks_whether_values_fit(
     assert ("v", row) == (finding.column, row)
 
 
+def test_a_file_without_rows_is_no_conflict(zone: ZoneWriter) -> None:
+    """Whatever types it has, it holds nothing that could misfit: `apply` goes on."""
+    table = zone.table("orders", keys=["id"])
+    table.file(pa.table({"id": [1], "v": ["a"]}))
+    table.file(pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.date32())}))
+
+    assert ["schema-drift"] == [one.rule for one in check_zone(str(zone)).findings]
+
+
+def test_a_table_is_as_wide_as_apply_takes(zone: ZoneWriter) -> None:
+    """A file with more columns is refused by both."""
+    wide = {f"c{place}": pa.array([], pa.int64()) for place in range(30_001)}
+    zone.table("orders", keys=["c1"]).file(pa.table(wide))
+
+    finding = only(check_zone(str(zone)), "column-name")
+
+    assert "more than 30,000 columns" == finding.found
+
+
 @pytest.mark.parametrize(
     "value, rule", [(2**53, "schema-drift"), (2**53 + 1, "schema-conflict")], ids=["even", "odd"]
 )
