@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 _PLAIN = {*vars(logging.makeLogRecord({})), "asctime", "message", "taskName"}
 STOPPED = frozenset({"blocked", "failed"})
+UNSETTLED = frozenset({"behind", "waiting"})  # a table that had stopped may not be past it yet
 When = Literal["before", "after"]
 LOG = logging.getLogger(__name__)  # what it is given is told to every handler that listens there
 # Where nobody listens, Python would print what the report says already.
@@ -62,7 +63,7 @@ def emit_state(before: str, **facts: Any) -> None:  # noqa: ANN401  # what `emit
     if state in STOPPED:
         name = "block" if state == "blocked" else "failure"
         emit(name, text, well=False, before=before, **facts)
-    elif before in STOPPED and state != "behind":  # as it is until it is past what stopped it
+    elif before in STOPPED and state not in UNSETTLED:
         emit("recovery", text, before=before, **facts)
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import carries_marks, lend_session, side_by_side
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import MirrorError
+from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.events import STOPPED, Event, Observer, emit_state, pick
 from mirrorlib.ingest.advance import advance_table
 from mirrorlib.ingest.applying import Applying
@@ -134,6 +134,8 @@ def _report(
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         error = as_mirror_error(exc, name.shown)
         report = course.report("failed", str(error), file=error.file, error=type(error).__name__)
+        if isinstance(error, TableBusyError) and job.stop():  # whoever is at it tells how it ends
+            report, known = course.report("behind", str(error)), False
     before, since = "" if known else str(report.state), now()  # nobody remembers what is not known
     if known:
         try:

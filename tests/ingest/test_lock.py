@@ -133,6 +133,19 @@ def test_a_runner_that_is_asked_to_stop_does_not_wait(path: Path) -> None:
         pass
 
 
+def test_a_table_that_somebody_else_is_at_has_not_failed(mirror: Mirror) -> None:
+    """Whoever is told to stop while he waits says nothing of it that would stay: the other one does."""
+    mirror.publish()
+    word = (mirror.journal / "status.json").read_bytes()
+    lock_file = mirror.path.parent / "_mirrorlib" / "locks" / f"{mirror.name}.lock"
+    with hold_table(lock_file, mirror.name, os.getpid(), never):
+        report = mirror.run(stop=lambda: True)
+
+    assert ("behind", None) == (report.state, report.error)
+    assert "another runner is applying" in report.reason
+    assert word == (mirror.journal / "status.json").read_bytes()
+
+
 def test_a_failure_inside_frees_the_lock(path: Path) -> None:
     """Whatever happens to the holder, the next one gets in."""
     with suppress(ZeroDivisionError), hold_table(path, "orders", os.getpid(), never):

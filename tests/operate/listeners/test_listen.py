@@ -100,8 +100,13 @@ def test_a_command_is_run_when_a_table_stops_and_when_it_goes_on(
     zone.table("good", keys=["id"]).file([{"id": 1}])
     orders = zone.table("orders", keys=["id"])
     orders.file([{"id": 1}], number=2)
-    for step in ("", "", "reset", "repair", ""):
-        if step == "reset":
+    metadata, away = orders.folder / "_metadata.json", tmp_path / "away"
+    for step in ("", "", "away", "back", "reset", "repair", ""):
+        if step == "away":  # the table waits for it, and is as stopped as before
+            metadata.rename(away)
+        elif step == "back":
+            away.rename(metadata)
+        elif step == "reset":
             orders.file([{"id": 2}], number=1)
             mirrorlib.apply(spark, str(zone), target)  # nobody listens
             orders.file([{"id": 2}], number=5)
