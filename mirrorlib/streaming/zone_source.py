@@ -18,6 +18,7 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
 from mirrorlib.delta.columns import Columns, to_columns
+from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.errors import ChangeFileError, LandingZoneError, SchemaError, StoreError
 from mirrorlib.ingest.batch.evolve import Newcomer
 from mirrorlib.ingest.files.plan import Files, position_after
@@ -30,11 +31,19 @@ from mirrorlib.ingest.rows.read import open_batches, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import list_tables, see_below, see_folder
-from mirrorlib.names import WHOLE_FOLDER, matches, only_table, partition_of, sequence_number
+from mirrorlib.names import (
+    WHOLE_FOLDER,
+    TableName,
+    matches,
+    only_table,
+    partition_of,
+    sequence_number,
+)
 from mirrorlib.store import StoredFile, open_store
 from mirrorlib.streaming import feed_source
 
 Offset: TypeAlias = dict[str, Any]
+_Seen: TypeAlias = dict[str, tuple[Offset, tuple[StoredFile, ...]]]
 _FILES = "table string, file string, sequence bigint, bytes bigint, published timestamp"
 _BITS = 63  # of a bigint's value
 _PLACE = "__rowMarker__ int, _mirror_file string, _mirror_sequence bigint, _mirror_ordinal bigint"
@@ -69,25 +78,25 @@ class _FilesReader(ds.DataSourceStreamReader):
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options
+        self._seen: _Seen = {}
 
-    def _look(self) -> dict[str, tuple[Offset, tuple[StoredFile, ...]]]:
+    def _look(self) -> _Seen:
         zone, place = open_store(self.options["path"]), self.options.get("state")
         state = open_store(place) if place else None
         wanted = json.loads(self.options.get("tables", "[]"))
-        found: dict[str, tuple[Offset, tuple[StoredFile, ...]]] = {}
-        for name, refusal in list_tables(zone).items():
+        tables = list_tables(zone)
+        for refusal in tables.values():
             if state is None and isinstance(refusal, StoreError):  # of a whole schema
                 raise refusal
-            if refusal or not matches(name, wanted):
-                continue
+
+        def see(name: TableName) -> tuple[Offset, tuple[StoredFile, ...]]:
             try:
                 seen = see_below(zone, name, see_folder(zone, name), plain=True)
             except StoreError:
                 if state is None:
                     raise  # else its files would be left out, and be given again by the next look
                 # `apply` says it, and goes on with the other tables.
-                found[str(name)] = {"tried": int(time.time() // SETTLE)}, ()
-                continue
+                return {"tried": int(time.time() // SETTLE)}, ()
             written = [file.modified for file in (seen.metadata, *seen.files) if file is not None]
             look: Offset = {"written": max(written).isoformat()} if written else {}
             numbers = (sequence_number(file.name) or 0 for file in seen.files)
@@ -96,22 +105,26 @@ class _FilesReader(ds.DataSourceStreamReader):
             if state and word.get("state") != "current":  # time alone may change that
                 # What was never tried, as of a target that is new or gone, is new at every look.
                 look["tried"] = int(time.time() // SETTLE) if word else time.time()
-            found[str(name)] = look, seen.files
-        return found
+            return look, seen.files
+
+        names = [one for one, bad in tables.items() if not bad and matches(one, wanted)]
+        looks = side_by_side(see, names, zone.at_once)
+        return dict(zip(map(str, names), looks, strict=True))
 
     def initialOffset(self) -> Offset:  # noqa: N802
         return {}
 
     def latestOffset(self, start: object = None, limit: object = None) -> Offset:  # noqa: N802
         del start, limit
-        return {table: look for table, (look, _) in self._look().items()}
+        self._seen = self._look()
+        return {table: look for table, (look, _) in self._seen.items()}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[ds.InputPartition]:
-        found = []
-        for table, (_, files) in self._look().items():
+        seen, self._seen = self._seen or self._look(), {}  # it ends where Spark has just looked
+        rows = []
+        for table, (_, files) in seen.items():
             since, until = (look.get(table, {}).get("written", "") for look in (start, end))
-            new = [file for file in files if since < file.modified.isoformat() <= until]
-            rows = [
+            rows += [
                 (
                     table,
                     _as_utf8(one.name),
@@ -119,10 +132,10 @@ class _FilesReader(ds.DataSourceStreamReader):
                     one.size,
                     one.modified,
                 )
-                for one in new
+                for one in files
+                if since < one.modified.isoformat() <= until
             ]
-            found += [ds.InputPartition(rows)] if rows else []
-        return found
+        return [ds.InputPartition(rows)] if rows else []
 
     def read(self, partition: ds.InputPartition) -> Iterator[tuple[Any, ...]]:
         yield from partition.value
