@@ -76,7 +76,7 @@ def main() -> None:
     peers = open_peers(folder) if arguments.peers else []
     size: dict[str, Any] = {"rows": arguments.rows, "rounds": arguments.rounds}
     if arguments.quick:
-        size = {"rows": 100_000, "rounds": 1, "commits": 2, "warm_up": 1}
+        size = {"rows": 100_000, "rounds": 1, "commits": 2, "warm_up": 1, "shuffle_partitions": 2}
     results = []
     try:
         bench = Bench(spark=spark, folder=folder, peers=peers, **size)

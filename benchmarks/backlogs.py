@@ -54,7 +54,10 @@ def run_a3(bench: Bench) -> Iterator[Result]:
         for place, (kind, markers) in enumerate(kinds.items())
     }
     run = bench.folder / "run"
-    copy, session = Side(name="plain Spark copy", target=_LEVEL), default_session(bench.spark)
+    copy, session = (
+        Side(name="plain Spark copy", target=_LEVEL),
+        default_session(bench.spark, bench.shuffle_partitions),
+    )
     ours: dict[str, list[float]] = {kind: [] for kind in kinds}
     equal = dict.fromkeys(kinds, True)
     for _ in range(bench.rounds):
@@ -161,7 +164,7 @@ def _merge_some(
 ) -> tuple[list[Side], bool]:
     """Let everybody else merge the first files one by one, and scale that up; say whether they end equal."""
     warm, some = min(10, bench.warm_up), max(2, min(30, len(files) // 100))
-    session = default_session(bench.spark)
+    session = default_session(bench.spark, bench.shuffle_partitions)
     create_table(session, folder / "recipe", load, vectors=False)
     peers = begun(bench, folder, load)
     sides = [Side(name="recipe", target=">= 20"), *(side for _, _, side in peers)]

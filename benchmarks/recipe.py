@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def default_session(spark: SparkSession) -> SparkSession:
+def default_session(spark: SparkSession, shuffle_partitions: int = 200) -> SparkSession:
     """Return a session with the defaults that `local_spark` changes put back."""
     session = spark.newSession()
-    session.conf.set("spark.sql.shuffle.partitions", "200")
+    session.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
     session.conf.set("spark.databricks.delta.snapshotPartitions", "50")
     session.conf.set("spark.sql.session.timeZone", "UTC")
     return session

@@ -81,6 +81,7 @@ class Bench:
     peers: list[Peer] = field(default_factory=list)
     commits: int = _COMMITS
     warm_up: int = _WARM_UP
+    shuffle_partitions: int = 200  # the recipe's; fewer only where no time counts
 
     @cached_property
     def loaded(self) -> list[tuple[Peer, Path]]:
@@ -164,7 +165,7 @@ def run_a(bench: Bench) -> Result:
         run = bench.folder / "run"
         shutil.rmtree(run, ignore_errors=True)
         run.mkdir()
-        session = default_session(bench.spark)
+        session = default_session(bench.spark, bench.shuffle_partitions)
         copy.rounds.append(timed(create_table, session, run / "copy", bench.load, vectors=True))
         ours.append(timed(_apply, bench, run / "ours"))
         expected = bench.digest(run / "ours" / "orders")
@@ -224,7 +225,7 @@ def run_e(bench: Bench) -> Result:
     folder = bench.folder / "small"
     shutil.rmtree(folder, ignore_errors=True)
     load = write_load(folder / "zone" / "t", _SMALL_ROWS, 1)
-    session = default_session(bench.spark)
+    session = default_session(bench.spark, bench.shuffle_partitions)
     create_table(session, folder / "recipe", load, vectors=False)
     apply_to(bench, folder / "zone", folder / "ours")
     recipe, ours = Side(name="recipe", target=">= 5"), []
@@ -267,7 +268,7 @@ def run_f(bench: Bench) -> Result:
     """Bring forty small tables up to date that five files wait for."""
     folder = bench.folder / "many"
     shutil.rmtree(folder, ignore_errors=True)
-    session = default_session(bench.spark)
+    session = default_session(bench.spark, bench.shuffle_partitions)
     tables = [f"t{number:02d}" for number in range(_TABLES)]
     for table in tables:
         load = write_load(folder / "zone" / table, _SMALL_ROWS, 1)
@@ -348,7 +349,7 @@ def _changes(
     plain = Side(name="mirrorlib, --readers plain", target="(shown: its price)")
     loaded, theirs = bench.loaded, [Side(name=peer.name) for peer in bench.peers]
     file = write_file(bench.zone / "orders", _FILES + 1, changes)
-    session = default_session(bench.spark)
+    session = default_session(bench.spark, bench.shuffle_partitions)
     ours, equal = [], True
     for _ in range(bench.rounds):
         run = bench.copy(start)
