@@ -141,6 +141,16 @@ class LocalStore(Store):
         with translated("delete", self._path(folder)), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._path(folder))
 
+    def delete_drafts(self, folder: str) -> None:
+        """Remove the drafts in a tree, whose names begin with a dot, and each folder that has nothing else."""
+        for place, _, names in os.walk(self._path(folder), topdown=False):
+            with translated("delete", place):
+                for name in names:
+                    if name.startswith("."):
+                        Path(place, name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                Path(place).rmdir()
+
     def uri(self, path: str) -> str:
         """Return the absolute path: Hadoop takes it literally, while a `file:` URL would be decoded."""
         return str(self._path(path))

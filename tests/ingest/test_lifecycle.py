@@ -238,6 +238,19 @@ def test_no_table_is_made_inside_one_that_is_kept(
     assert ["_delta_log"] == [path.name for path in (Path(target) / "orders").iterdir()]
 
 
+def test_a_run_that_was_killed_while_it_made_a_table_stops_nothing(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Delta makes the folder of a log before its first version, and takes one without any for a table."""
+    zone.table("orders", keys=["id"]).file([{"id": 1}])
+    log = Path(target) / "orders" / "_delta_log"
+    (log / "_staged_commits").mkdir(parents=True)
+    (log / f".{0:020d}.json.ec430dc6.tmp").write_text("{")
+
+    assert "current" == apply(spark, zone, target)["orders"].state
+    assert [1] == [row["id"] for row in read_rows(spark, f"{target}/orders")]
+
+
 @pytest.mark.thorough
 def test_a_table_takes_the_place_of_one_that_was_dropped(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter

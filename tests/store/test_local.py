@@ -106,3 +106,19 @@ def test_nothing_outside_is_read(tmp_path: Path, path: str) -> None:
             read(path)
     with pytest.raises(StoreError, match="is a link that leads out of"):
         store.read(str(tmp_path / "secret"))
+
+
+def test_drafts_go_and_nothing_else(tmp_path: Path) -> None:
+    """A folder goes with them where they were all that it had."""
+    store = LocalStore(tmp_path)
+    store.put("log/below/.draft", b"")
+    store.put("log/.draft.tmp", b"")
+    store.put("log/more/0.json", b"")
+    store.put("left/below/.draft", b"")
+
+    for folder in ("log", "left", "none"):
+        store.delete_drafts(folder)
+
+    assert ["log", "log/more", "log/more/0.json"] == sorted(
+        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")
+    )
