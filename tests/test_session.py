@@ -118,7 +118,7 @@ def test_a_command_s_own_spark_takes_no_catalog(zone: ZoneWriter, tmp_path: Path
 def test_a_local_session_is_silent_and_carries_any_file_name(tmp_path: Path) -> None:
     """Nothing but the program's own lines is printed, even under LC_ALL=C; failures are exceptions.
 
-    Rows go through its own Python, whichever the PATH calls `python3`.
+    Rows go through its own Python, whichever the PATH calls `python3`. What it writes has the rights that the umask leaves.
     """
     other = tmp_path / "bin" / "python3"
     other.parent.mkdir()
@@ -147,6 +147,7 @@ def test_a_local_session_is_silent_and_carries_any_file_name(tmp_path: Path) -> 
         capture_output=True,
         text=True,
         env={**told, "LC_ALL": "C", "PATH": path},
+        umask=0o027,
         check=False,
     )
 
@@ -156,3 +157,5 @@ def test_a_local_session_is_silent_and_carries_any_file_name(tmp_path: Path) -> 
         done.returncode,
     )
     assert {"bin", "ä 日`${env:HOME}"} == {folder.name for folder in tmp_path.iterdir()}
+    log = tmp_path / "ä 日`${env:HOME}" / "_delta_log"
+    assert [0o750, 0o640] == [path.stat().st_mode & 0o777 for path in (log, log / f"{0:020d}.json")]

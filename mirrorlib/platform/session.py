@@ -115,6 +115,7 @@ def refuse_passing_catalog(spark: SparkSession, catalog: str) -> None:
 
 
 def _confs(cores: int, memory: str) -> dict[str, str]:
+    os.umask(mask := os.umask(0o077))  # there is no other way to ask for it
     return {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -131,6 +132,8 @@ def _confs(cores: int, memory: str) -> dict[str, str]:
         # Delta's usual way to its log forks a readlink for every path it renames: a quarter of a small
         # commit. This one keeps the same promise, and neither keeps two processes apart: that is our lock's.
         "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+        # Java's own is not asked: Hadoop gives each file and folder the rights that its default of 022 leaves.
+        "spark.hadoop.fs.permissions.umask-mode": f"{mask:03o}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Every failure comes back as an exception; logging it as well would print it three times.
