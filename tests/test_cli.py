@@ -218,6 +218,26 @@ def test_a_reader_who_has_seen_enough_gets_no_stack_trace(zone: ZoneWriter, word
     assert (141, b"") == (child.returncode, said)
 
 
+@pytest.mark.parametrize("words", ["publish {zone} b {rows} --keys id", "check {zone}"])
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_what_is_done_and_cannot_be_printed_is_not_to_be_done_again(
+    zone: ZoneWriter, tmp_path: Path, words: str, form: tuple[str, ...]
+) -> None:
+    """Whoever publishes once more, as he would be told to, has the rows twice."""
+    zone.table("a", keys=["id"]).file([{"id": 1}])
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id\n1\n")
+    command = [sys.executable, "-m", "mirrorlib.cli", *words.format(zone=zone, rows=rows).split()]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*command, *form], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    told = "mirrorlib: what was asked for was done, and its outcome could not be printed (found "
+    assert (1, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert done.stderr.startswith(told)
+
+
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     """Give every file and folder below with its size and time."""
     return {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
 import json
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
@@ -90,11 +92,31 @@ def call_shown(function: Callable[_P, _R], arguments: argparse.Namespace, **more
         return call(function, arguments, observe=observe, **more)
 
 
+class UnprintedError(Exception):
+    """What was asked for was done, and its outcome could not be printed: no reason to do it again."""
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """See that what a block prints has left the process when it ends, or raise `UnprintedError`."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # else it is tried again at exit
+        msg = f"what was asked for was done, and its outcome could not be printed (found {exc})"
+        raise UnprintedError(msg) from exc
+
+
 def say_json(value: dict[str, Any], *, in_one_line: bool = False) -> None:
     """Print JSON; *in_one_line* is for what is read line by line."""
     indent = None if in_one_line else 2
-    sys.stdout.write(json.dumps(value, indent=indent, default=str) + "\n")
-    sys.stdout.flush()
+    with printing():
+        sys.stdout.write(json.dumps(value, indent=indent, default=str) + "\n")
 
 
 def say(arguments: argparse.Namespace, told: dict[str, Any], *lines: str) -> bool:
@@ -102,12 +124,14 @@ def say(arguments: argparse.Namespace, told: dict[str, Any], *lines: str) -> boo
     if arguments.json:
         say_json({"ok": True, **told})
     else:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        with printing():
+            sys.stdout.writelines(f"{line}\n" for line in lines)
     return True
 
 
 def say_error(error: MirrorError, *, as_json: bool) -> None:
     """Print an error for people to standard error, and for machines as JSON too."""
     if as_json:
-        say_json({"ok": False, **error.to_dict()}, in_one_line=True)
+        with contextlib.suppress(UnprintedError):
+            say_json({"ok": False, **error.to_dict()}, in_one_line=True)
     sys.stderr.write(f"mirrorlib: {error}\n")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
-from mirrorlib.cli.command import call_shown, say_error, say_json
+from mirrorlib.cli.command import UnprintedError, call_shown, printing, say_error, say_json
 from mirrorlib.cli.main import CLOSED, OK, SIGNALLED, STOPPED, USAGE
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.delta.lock import has_lost_java
@@ -48,6 +48,9 @@ def run_one(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED
+    except UnprintedError as exc:
+        sys.stderr.write(f"mirrorlib: {exc}\n")
+        return STOPPED
 
 
 def _run_one(arguments: argparse.Namespace) -> int:
@@ -66,7 +69,8 @@ def _run_one(arguments: argparse.Namespace) -> int:
             if arguments.json:
                 say_json(answer.to_dict())
             else:
-                show_report(answer)
+                with printing():
+                    show_report(answer)
     except MirrorError as exc:
         say_error(exc, as_json=arguments.json)
         return USAGE if exc.wrong_usage else STOPPED
@@ -154,7 +158,8 @@ def run_command(
         elif arguments.json:
             say_json(outcome.to_dict(), in_one_line=watching)
         elif not watching or not outcome.ok or is_news(outcome):
-            show_report(outcome)
+            with printing():
+                show_report(outcome)
         if watching and (isinstance(outcome, MirrorError) or not outcome.ok):
             _check_java(spark)
 
