@@ -42,7 +42,7 @@ class LocalStore(Store):
 
     def __init__(self, root: Path) -> None:
         """Take *root* as it is; it need not exist yet."""
-        self._root = Path(os.path.abspath(root.expanduser()))  # noqa: PTH100  # resolve() would follow links, which may change
+        self._root = Path(os.path.abspath(os.path.expanduser(root)))  # noqa: PTH100, PTH111  # others follow links, or raise
         self.url = str(self._root)
 
     def list_folder(self, folder: str) -> Folder | None:

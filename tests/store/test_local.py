@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 from stat import S_IFREG
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from mirrorlib.errors import StoreError
 from mirrorlib.store import LocalStore, StoredFile, copy_file
 from mirrorlib.store.local import makes_up_inodes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -122,3 +119,13 @@ def test_drafts_go_and_nothing_else(tmp_path: Path) -> None:
     assert ["log", "log/more", "log/more/0.json"] == sorted(
         str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")
     )
+
+
+def test_a_tilde_without_a_home_is_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a shell."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/ada")
+
+    assert [f"{tmp_path}/~nobody-here/a", "/home/ada/a"] == [
+        LocalStore(Path(each)).url for each in ("~nobody-here/a", "~/a")
+    ]
