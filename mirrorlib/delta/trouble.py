@@ -7,9 +7,11 @@ their texts hold values. Py4J hands on errors of running jobs without their name
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mirrorlib.errors import MirrorError, first_line
@@ -208,3 +210,14 @@ def as_mirror_error(exc: Exception, table: str) -> MirrorError:
     _LOGGER.error("%s: an unexpected %s from\n%s", table, type(exc).__name__, where)
     msg = f"an unexpected {type(exc).__name__}"
     return MirrorError(msg, table=table, found=first_line(exc, _LONGEST), next_step=_LOG)
+
+
+@contextlib.contextmanager
+def in_our_words(table: str) -> Iterator[None]:
+    """Raise what Spark has against what a block does as `as_mirror_error` gives it, and anything else as it is."""
+    try:
+        yield
+    except Exception as exc:
+        if not is_sparks(exc):
+            raise
+        raise as_mirror_error(exc, table) from exc

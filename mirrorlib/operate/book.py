@@ -18,6 +18,7 @@ from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import TableRef, find_table, named_rows, read_table, refer
+from mirrorlib.delta.trouble import in_our_words
 from mirrorlib.errors import JournalError
 from mirrorlib.journal.disk import Journal
 from mirrorlib.names import TableName, parse_name
@@ -78,6 +79,7 @@ def write_ledger(
     Raises:
         JournalError: nothing has ever been applied to this target, or its journal is lost.
         LandingZoneError: *to* is no place for tables.
+        MirrorError: Spark could not write them.
 
     """
     place = open_place(to)
@@ -86,7 +88,8 @@ def write_ledger(
     ledger, events = (refer(place, parse_name(name)) for name in (LEDGER, EVENTS))
     beside = open_store(place.state) if place.state else None
     alone = lock_table(spark, place, beside, parse_name(LEDGER), lambda: False)
-    with alone, lend_session(spark) as session:  # which keeps the microseconds of moments
+    words = in_our_words(to)
+    with words, alone, lend_session(spark) as session:  # which keeps the microseconds of moments
         for ref, columns in ((ledger, LEDGER_COLUMNS), (events, EVENT_COLUMNS)):
             if find_table(session, ref) is None:
                 shape = session.createDataFrame([], columns).schema.fields

@@ -14,7 +14,7 @@ import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.delta.address import find_tables
 from mirrorlib.delta.sessions import configured
-from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, now
 from mirrorlib.names import parse_name
@@ -68,7 +68,8 @@ def test_the_kept_ledger_holds_each_batch_once_and_each_change_of_state(
 ) -> None:
     """Begun before the first load; written again, nothing is added; what was applied since is; so is a stopped table.
 
-    Where tables are looked for, its own two are found by their names only. A target that it knows is not new.
+    Where tables are looked for, its own two are found by their names only. A target that it knows is not new. What Spark
+    has against the place is told like any other table's trouble.
     """
     publish(zone)
     orders = zone.table("orders", keys=["id"], schema="dbo")
@@ -109,6 +110,9 @@ def test_the_kept_ledger_holds_each_batch_once_and_each_change_of_state(
         for where, asked in ((place, []), (place, "*"), (place, named), (itself, []))
     ]
 
+    spark.range(1).write.format("delta").save(f"{tmp_path}/odd/mirrorlib_ledger")
+    with pytest.raises(MirrorError, match="/odd: the table's columns are not those"):
+        mirrorlib.write_ledger(spark, target, f"{tmp_path}/odd")
     (Path(target) / "_mirrorlib" / "journal").rename(tmp_path / "lost")
     with pytest.raises(JournalError, match="batches of this target, and its journal is not there"):
         mirrorlib.write_ledger(spark, target, place, allow_new=True)
