@@ -59,13 +59,18 @@ def fit_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         return fit_values(fit_values(values, pa.float64()), target)
     cast = _cast(values, target)
     back = _cast(cast, values.type)
-    same = pc.equal(back, values)
-    if is_binary_float(values.type):
-        same = pc.or_(same, pc.and_(pc.is_nan(back), pc.is_nan(values)))
-    if not pc.all(same).as_py():
+    if not pc.all(equal_values(back, values)).as_py():
         msg = "a value changes when it is cast"
         raise pa.ArrowInvalid(msg)
     return cast
+
+
+def equal_values(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Compare values as Spark groups them: NULL is NULL, and NaN is NaN."""
+    same = pc.equal(one, other)
+    if is_binary_float(one.type):
+        same = pc.or_(same, pc.and_(pc.is_nan(one), pc.is_nan(other)))
+    return pc.coalesce(same, pc.and_(pc.is_null(one), pc.is_null(other)))
 
 
 def split_misfits(

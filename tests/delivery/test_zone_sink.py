@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import random
 from collections import Counter
 from contextlib import nullcontext, suppress
@@ -253,6 +254,18 @@ def test_a_key_that_was_changed_is_gone_under_its_old_value() -> None:
     expected = multiset([{"id": 9, "v": "1"}, {"id": 3, "v": "2"}, {"id": 4, "v": "3"}])
     assert_same_rows(expected, applied(state, [window]))
     assert [2, 4, 4, 4, 2, 4] == window[MARKER].to_pylist()
+
+
+def test_the_rows_of_a_key_that_is_nan_are_of_one_key() -> None:
+    """All of them are told by a delete and inserts; that one more was left as it is, is refused."""
+    kinds = [(PRE, "a"), (PRE, "b"), (POST, "c"), (POST, "c")]
+    rows = feed([(1, kind, {"id": 1, "v": v}) for kind, v in kinds])
+    rows = rows.set_column(0, "id", pa.array([math.nan] * len(kinds)))
+
+    assert [2, 2, 0, 0] == change_rows(rows, ["id"], "t")[MARKER].to_pylist()
+    held = pa.table({"id": [math.nan], COUNT: [3]})
+    with pytest.raises(MarkerError, match="some rows of a key"):
+        check_all_rows(rows, ["id"], held, "t")
 
 
 def test_rows_without_keys_can_only_be_inserted() -> None:

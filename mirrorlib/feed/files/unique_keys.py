@@ -31,6 +31,7 @@ from mirrorlib.feed.owners import stays_one_row
 from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import quote
 from mirrorlib.landing.types import INSTANT
+from mirrorlib.landing.values import equal_values
 
 _CAME = net.ORDER[net.POST]  # of what is added, the first
 _BITS = 2  # that say what a row tells, see `net.ORDER`; a place is a version and these
@@ -162,7 +163,7 @@ def _pairs(rows: pa.Table) -> pa.ChunkedArray:
     before, after = one.column(net.KIND), next_one.column(net.KIND)
     sides = pc.and_(pc.equal(before, net.PRE), pc.equal(after, net.POST))
     names = [name for name in rows.column_names if name not in (net.KIND, _PLACE)]
-    return reduce(pc.and_, (_equal(one.column(c), next_one.column(c)) for c in names), sides)
+    return reduce(pc.and_, (equal_values(one.column(c), next_one.column(c)) for c in names), sides)
 
 
 def _suspects(rows: pa.Table, several: pa.Table) -> pa.ChunkedArray:
@@ -183,7 +184,7 @@ def _ends(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     first, last = firsts.column(_PLACE), lasts.column(_PLACE)
     began, ended = (pc.bit_wise_and(place, _KINDS) for place in (first, last))
     values = [name for name in rows.column_names if name not in (*keys, net.KIND, _PLACE, _ROW)]
-    equal = (_equal(firsts.column(name), lasts.column(name)) for name in values)
+    equal = (equal_values(firsts.column(name), lasts.column(name)) for name in values)
     there = pc.and_(pc.less(began, _CAME), pc.greater_equal(ended, _CAME))
     nothing = reduce(pc.and_, equal, there)
     # One update, one insert or one delete is net as it is.
@@ -194,11 +195,3 @@ def _ends(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     for name, place in ((_FIRST, first), (_LAST, last)):
         found = found.append_column(name, pc.if_else(nothing, _NOWHERE, place))
     return found.filter(pc.or_(nothing, pc.invert(is_net)))
-
-
-def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Compare values as Spark groups them: NULL is NULL, and NaN is NaN."""
-    same = pc.equal(one, other)
-    if pa.types.is_floating(one.type):
-        same = pc.or_(same, pc.and_(pc.is_nan(one), pc.is_nan(other)))
-    return pc.coalesce(same, pc.and_(pc.is_null(one), pc.is_null(other)))

@@ -30,6 +30,7 @@ from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import DELETE, INSERT, MARKER, UPSERT
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.rows import MARKER_COLUMN, MARKER_TYPE, mark_rows
+from mirrorlib.landing.values import equal_values
 
 COUNT = "_mirror_count"
 _COMES, _GOES, _SETTLES = "_mirror_comes", "_mirror_goes", "_mirror_settles"
@@ -108,8 +109,7 @@ def _runs(data: pa.Table, columns: Sequence[str]) -> pa.Array:
     begins = pa.repeat(pa.scalar(value=False), max(data.num_rows - 1, 0))
     for name in columns:
         values = data[name].combine_chunks()
-        same = pc.equal(values[1:], values[:-1]).fill_null(False)  # noqa: FBT003  # its only parameter
-        begins = pc.or_(begins, pc.invert(same))
+        begins = pc.or_(begins, pc.invert(equal_values(values[1:], values[:-1])))
     first = pa.repeat(pa.scalar(0, pa.int64()), min(data.num_rows, 1))
     return pc.cumulative_sum(pa.concat_arrays([first, begins.cast(pa.int64())]))
 
