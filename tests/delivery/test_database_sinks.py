@@ -794,6 +794,20 @@ def test_rows_are_found_without_keys_in_a_time_that_grows_with_them(tmp_path: Pa
     assert steps(1_000) < 3 * steps(500)
 
 
+def test_rows_as_wide_as_sqlite_has_them_are_found_without_keys(tmp_path: Path) -> None:
+    """Of two equal ones with a NULL one goes; the stage has two columns of its own."""
+    width = 1_998
+    with Sqlite(f"{tmp_path}/wide").session("t", ()) as session:
+        for table, own, names in (("t", "", "v"), (STAGE, "op INT, copies INT, ", "c")):
+            columns = ", ".join(f"{names}{n} INT" for n in range(width))
+            session.run(f"CREATE TABLE {table} ({own}{columns})")
+        row = f"NULL{', 7' * (width - 1)}"
+        session.run(f"INSERT INTO t VALUES ({row}), ({row})")
+        session.run(f"INSERT INTO {STAGE} VALUES (-1, 1, {row})")
+
+        assert 1 == session.take_out(DatabaseTable(None, "t"), [f"v{n}" for n in range(width)])
+
+
 @BOTH
 def test_numbers_that_are_none_and_the_largest_ones(receiver: Receiver, feed: Feed) -> None:
     """NaN and infinities come back as what they are; SQLite, which has no NaN, holds its name."""

@@ -185,11 +185,12 @@ class SqliteSession:
             msg = "a table without keys cannot have all three names that SQLite has for a row's number"
             found = ", ".join(_ROW_IDS)
             raise SchemaError(msg, table=place.table, found=found, next_step="Rename a column.")
-        names = map(quote, columns)
         numbered = [f"c{n}" for n in range(len(columns))]
         listed = ", ".join(numbered)
         gone = f"SELECT min(rowid) AS gone, sum(copies) AS times, {listed} FROM {STAGE} WHERE op < 0 GROUP BY {listed}"  # noqa: S608  # numbered
-        same = " AND ".join(f"h.{a} IS g.{b}" for a, b in zip(names, numbered, strict=True))
+        # As two rows: of comparisons joined by AND, SQLite takes no more than 1,000.
+        here = ", ".join(f"h.{quote(name)}" for name in columns)
+        same = f"({here}) IS ({', '.join(f'g.{name}' for name in numbered)})"
         nth = "row_number() OVER (PARTITION BY g.gone) AS nth"
         # A CROSS JOIN's sides stay in this order; else SQLite compares each row that goes with all of the table.
         found = f"SELECT h.{row_id} AS id, {nth}, g.times FROM {place.sql} AS h CROSS JOIN ({gone}) AS g ON {same}"  # noqa: S608  # quoted
