@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 
 _NAMED = 3  # how many names a sentence lists
 _CALLING = "An error occurred while calling "  # Py4J's first line, which says nothing
+_CLASS = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b")
 _CLASSES = re.compile(
     r"^[ :]*(?:[a-z]\w*(?:\.\w+)+(?:Exception|Error)\b:?\s*)*(?:\[[A-Z_][A-Z0-9_.]+\]\s*)?|\s*SQLSTATE: \w+.*$"
 )
@@ -229,11 +230,18 @@ def printable(text: str) -> str:
 
 
 def first_line(exc: BaseException | str, length: int = 200) -> str:
-    """Say briefly what a library found: its first line, without names of Java's and Spark's classes, cut short."""
+    """Say briefly what a library found: its first line, without names of Java's and Spark's classes, cut short.
+
+    The class's name stands for an error of Java's that has no text.
+    """
     for line in str(exc).splitlines():
+        if line.startswith("\tat "):
+            break
         text = _CLASSES.sub("", line)
         if text.strip(" :.") and not line.startswith(_CALLING):
             return text[:length].strip()
+    if named := _CLASS.search(str(exc)):
+        return named[0]
     return "no text" if isinstance(exc, str) else type(exc).__name__
 
 

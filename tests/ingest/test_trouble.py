@@ -269,3 +269,13 @@ def test_of_java_the_cause_is_told() -> None:
 
     assert "No such device" == spark_error(RuntimeError(text), "commit").found
     assert "RuntimeError" == first_line(RuntimeError(""), 10)
+
+
+@pytest.mark.parametrize(
+    "begins", ["An error occurred while calling o7.join.\n: ", "Aborted.\nCaused by: "]
+)
+def test_of_an_error_of_java_without_a_text_its_name_is_told(begins: str) -> None:
+    """The line after it is where it was raised, which tells nobody anything."""
+    text = f"{begins}java.lang.StackOverflowError\n\tat java.base/java.lang.ThreadLocal.get(ThreadLocal.java:163)"
+
+    assert "StackOverflowError" == spark_error(RuntimeError(text), "commit").found
