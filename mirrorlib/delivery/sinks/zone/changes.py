@@ -154,8 +154,8 @@ def check_all_rows(data: pa.Table, keys: Sequence[str], held: pa.Table, table: s
         version = rows.filter(wrong)[net.VERSION][0].as_py()
         msg = "some rows of a key were changed and others not, and a landing zone can only tell of all of them"
         step = (
-            "Name the columns that tell its rows apart (--key, or keys={table: [columns]}), and begin "
-            f"anew; a mirror whose keys repeat is exported without net, and applied without quiet updates. {ANEW}"
+            "Name the columns that tell its rows apart (--key, or keys={table: [columns]}), and begin anew; a mirror "
+            f"whose keys repeat is exported without net, and applied without quiet or conditional updates. {ANEW}"
         )
         found = f"in version {version}"
         raise MarkerError(msg, table=table, column=", ".join(keys), found=found, next_step=step)
