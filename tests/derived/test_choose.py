@@ -168,6 +168,10 @@ ALIKE: dict[str, tuple[Transform, Transform]] = {
         lambda t: t.d.select(t.f.array(t.f.lit(1)).alias("s")),
         lambda t: t.d.select(t.f.array(t.f.lit("1")).alias("s")),
     ),
+    "past NULLs": (
+        lambda t: t.d.selectExpr("c", "lag(v) OVER (ORDER BY i)"),
+        lambda t: t.d.selectExpr("c", "lag(v) IGNORE NULLS OVER (ORDER BY i)"),
+    ),
     "inside a query": (
         lambda t: _view(t.d).sql(f"SELECT c FROM seen WHERE EXISTS ({_LISTED} ('1,2'))"),
         lambda t: _view(t.d).sql(f"SELECT c FROM seen WHERE EXISTS ({_LISTED} ('1', '2'))"),
@@ -508,8 +512,8 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_literals_that_print_alike_are_told_apart(spark: SparkSession, name: str) -> None:
-    """By where they end, and by their types; and the same ones are the same each time."""
+def test_what_prints_alike_is_told_apart(spark: SparkSession, name: str) -> None:
+    """By where they end, by their types, and by what a function does with NULL; and the same ones are the same each time."""
     one, other = (
         [shaped(spark, transform)[0].fingerprint for _ in range(2)] for transform in ALIKE[name]
     )

@@ -31,6 +31,7 @@ _NUMBER = re.compile(r"#\d+")
 _NAMED = re.compile(r"mirrorlib_keyed_\w+|\b[xyz]_\d+(?=#)")
 # Access to nested fields, whose names may look like a column's number in the text.
 _FIELDS = frozenset({"GetStructField", "GetArrayStructFields"})
+_OFFSETS = frozenset({"Lag", "Lead"})  # in the text they do not say whether they ignore NULLs
 _ALIAS = "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias"
 # What a client sends as it was written, for the server to read.
 _WRITTEN = {"SQL": "query", "ExpressionString": "expression"}
@@ -88,7 +89,7 @@ def _literals(result: DataFrame, markers: Container[str]) -> list[str]:
 
 
 def _listed(part: object, markers: Container[str]) -> Iterator[str]:
-    """Give literals and nested fields in JSON, in which a tree is the list of its nodes, each before those below it."""
+    """Give what the text leaves out in JSON, in which a tree is the list of its nodes, each before those below it."""
     if isinstance(part, dict):
         expression = str(part.get("class")).rpartition(".")[2]
         if expression in _FIELDS:
@@ -97,6 +98,8 @@ def _listed(part: object, markers: Container[str]) -> Iterator[str]:
             kind = part.get("dataType")
             # Of bytes JSON tells where Java keeps them, another place each time; the plan's text has them.
             yield json.dumps([kind, None if kind == "binary" else part.get("value")])
+        if expression in _OFFSETS and part.get("ignoreNulls"):
+            yield "ignore nulls"
         for inner in part.values():
             yield from _listed(inner, markers)
     below = 0  # nodes below a mark that are still to come
