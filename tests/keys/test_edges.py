@@ -391,6 +391,15 @@ def java(c: Case) -> DataFrame:
     return c.df.selectExpr("*", "same(w) AS n")
 
 
+for called in ("-same(w)", "`-same`(w)", "`v-abs`(w)", "`v<abs`(w)", "`v:abs`(w)"):
+
+    @edge(f"Java function behind a sign, {called}", NONE)
+    def java_behind_a_sign(c: Case, called: str = called) -> DataFrame:
+        """A sign may be an operator or a part of its name."""
+        java_function(c, called.strip("-").partition("(")[0].strip("`"), "double")
+        return c.df.selectExpr("*", f"{called} AS n")
+
+
 @edge("Java function named like Spark's", NONE)
 def java_like_own(c: Case) -> DataFrame:
     """It prints as Spark's own do."""
@@ -407,9 +416,9 @@ def java_like_own(c: Case) -> DataFrame:
     return plain(c.session)
 
 
-def java_function(c: Case, name: str) -> None:
+def java_function(c: Case, name: str, gives: str = "string") -> None:
     """Register a function of a class that is put into a jar."""
-    c.session.udf.registerJavaFunction(name, "Same", "string")
+    c.session.udf.registerJavaFunction(name, "Same", gives)
 
 
 for name in ("reflect", "java_method", "try_reflect"):
@@ -447,6 +456,10 @@ def grammatical(c: Case) -> DataFrame:
         "timestampdiff(HOUR, timestamp_seconds(v), now()) AS c",
         "w LIKE ANY ('a%', 'b%') AS e",
         "w NOT LIKE ALL ('a%', 'b%') AS g",
+        "-(v + -abs(v)) + ~hash(w) AS h",
+        "DATE '2020-01-01' + INTERVAL 1 DAY AS i",
+        "CAST(array(named_struct('a', v)) AS array<struct<a: decimal(9, 1)>>) AS j",
+        "from_json(w, 'a decimal(9, 1), b interval day, c interval year') AS k",
     )
 
 

@@ -17,15 +17,18 @@ from mirrorlib.keys.tracing.plan import Node, walk
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CALL = re.compile(r"`?([^\s,()\[\]]+)\(")  # a quoted name may begin with one
+# A quoted name may begin with one; a sign before a call is an operator.
+_CALL = re.compile(r"`?((?![-~])[^\s,()\[\]]+)\(")
 _NUMBERED = re.compile(r"\)#(\d+)")
 # A name behind its expression, up to the number that ends its part of a list.
 _DEFINED = re.compile(rf" AS (?=([^#]*\))#(\d+){TYPE}(?:, |\]|$))")
 _OWN = "org.apache.spark.sql.catalyst."
 _OTHERS = frozenset({"java_method", "reflect", "try_reflect"})  # they call any method of Java
-# What Spark writes so without there being such a function; `__pivot_` begins the columns from which it makes a pivot's.
+# What Spark writes so without there being such a function, types inside of types too; `__pivot_` begins the columns
+# from which it makes a pivot's.
 _WRITTEN = re.compile(
-    r"ArrayType|MapType|StructField|StructType|atleastnnonnulls|currentrow\$|knownnullable|"
+    r"ArrayType|DayTimeIntervalType|DecimalType|MapType|StructField|StructType|YearMonthIntervalType|"
+    r".*[<:]decimal|atleastnnonnulls|currentrow\$|extractansiintervaldays|knownnullable|"
     r"lambdafunction|namedlambdavariable|(?:not)?like(?:all|any)|outer|pivotfirst|precisetimestampconversion|"
     r"specifiedwindowframe|timestampadd|timestampdiff|try_cast|unboundedfollowing\$|unboundedpreceding\$|varchar|"
     r"windowspecdefinition|__pivot_.*",
