@@ -164,14 +164,19 @@ def next_round(
 ) -> Round | None:
     """Plan a round up to the newest versions; None when no source has one that is new, unless it is *wanted*.
 
-    It is new, too, to a table that does not hold the last round, but an earlier one, number *held*: it was set back.
+    It is new, too, to a table that does not hold the last round, but an earlier one, number *held*: it was set back;
+    and where no round has been planned since the ways were begun, or rewound, be it to the newest version.
     """
     ways = _ways(sources, streams)
     last = ways[0][-1]
-    is_new = held < (last.plan.number if last else 0) or any(
-        position_of(stream, entry) != source.table.commits.newest
-        or not source.table.commits.is_still(*last_seen(stream, entry))
-        for source, stream, entry in ways
+    is_new = (
+        last is None
+        or held < last.plan.number
+        or any(
+            position_of(stream, entry) != source.table.commits.newest
+            or not source.table.commits.is_still(*last_seen(stream, entry))
+            for source, stream, entry in ways
+        )
     )
     if not (is_new or wanted):
         return None

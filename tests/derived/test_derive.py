@@ -723,6 +723,18 @@ def test_a_table_whose_own_log_tells_no_round_is_compared_and_not_replaced(
         }
 
 
+def test_a_table_whose_consumer_begins_with_what_comes_lacks_nothing(lake: Lake) -> None:
+    """It is made of all that is there, which the versions that were passed over are a part of."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 2")
+    mirrorlib.rewind_consumer(lake.root, "derive:out", "now")
+    found = lake.derive(["orders"], large)
+
+    why = "its sources are not those of the last run, or its progress was reset"
+    assert ("full", why) == (found.how, found.why)
+    assert "nothing new" == lake.derive(["orders"], large).how
+
+
 @pytest.mark.thorough
 def test_a_table_that_a_backup_has_set_back_is_brought_up_to_date_again(lake: Lake) -> None:
     """Although no source has anything new: the rounds that it has lost are done, by what its sources' side tells."""
