@@ -155,7 +155,7 @@ def find_applied(state: Store, *, allow_new: bool = False) -> dict[TableName, Jo
     """
     found = find_journals(state)
     if not found and not allow_new:
-        step = "Start with: mirrorlib apply LANDING_ZONE TARGET"
+        step = "Start with: mirrorlib apply LANDING_ZONE TARGET. Of derived tables tells: mirrorlib lineage TARGET"
         raise JournalError(NEW, found=state.url, next_step=step)
     return found
 

@@ -63,7 +63,8 @@ def test_a_job_may_look_at_a_target_before_the_first_load(
         main(command)
         for command in (["ledger", target, "--allow-new"], ["ledger", target], ["status", target])
     ]
-    assert 2 == capsys.readouterr().err.count("Start with: mirrorlib apply")
+    said = capsys.readouterr().err
+    assert [2, 2] == [said.count(f"mirrorlib {step}") for step in ("apply LAND", "lineage TARGET")]
 
 
 def test_what_cannot_be_read_or_kept_takes_nothing_else_along(
