@@ -1116,10 +1116,10 @@ def test_columns_that_cannot_be_compared_are_replaced_as_a_whole(lake: Lake) -> 
 
 def test_a_target_in_a_catalog_is_one_in_any_case_of_letters() -> None:
     """A folder is not."""
-    stream = SimpleNamespace(to="silver.orders", table="orders", consumer="derive:orders")
+    stream = SimpleNamespace(to="silver.orders", table="orders", consumer="derive:my orders")
     registry = SimpleNamespace(newest_stream=lambda: stream, newest=lambda _: None)
     sources: Any = [SimpleNamespace(registry=registry)]
     assert (stream,) == begun_streams(sources, "Silver.Orders")
     stream.to = "/silver/orders"
-    with pytest.raises(JournalError, match="another derived table"):
+    with pytest.raises(JournalError, match="another derived table.* --drop 'derive:my orders'"):
         begun_streams(sources, "/Silver/Orders")
