@@ -33,7 +33,7 @@ from mirrorlib.derived.job import (
     write_difference,
 )
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
-from mirrorlib.derived.sources import Round, end_round
+from mirrorlib.derived.sources import Round, end_round, forget_others
 from mirrorlib.derived.strategy.origins import origins_of
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.events import LOG, emit, pick
@@ -58,6 +58,7 @@ def commit_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> Deriv
     job.tell("done", "before", planned)
     write_record(job.place, report)
     end_round(job.sources, planned, "delivered", report.added + report.removed, report.seconds)
+    forget_others(job.sources, planned)
     job.tell("done", "after", planned)
     _tell(job, report, committer.computed)
     return report

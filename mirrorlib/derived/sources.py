@@ -7,6 +7,7 @@ history sees it. A round has ended when each of its windows has.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.feed.window import NOTHING, plan_window
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.entries import now
-from mirrorlib.journal.registry import Registry
+from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import (
     Outcome,
     Stream,
@@ -200,3 +201,13 @@ def end_round(
     done = WindowDone(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
     for source, stream in zip(sources, planned.streams, strict=True):
         source.registry.write_done(stream, planned.number, done)
+
+
+def forget_others(sources: Sequence[SourceTable], planned: Round) -> None:
+    """Let go of tables that were sources, and are none any more: nobody would ever read what is kept for it there."""
+    used = {source.registry.table for source in sources}
+    for state in {source.place.root.state for source in sources}:
+        for other in registries(open_store(state), sources[0].registry.consumer, but=used):
+            with contextlib.suppress(JournalError):  # what cannot be read may be another's
+                if other.present_stream().to == planned.streams[0].to:
+                    other.forget()

@@ -1026,6 +1026,10 @@ def test_vacuum_leaves_what_a_derived_table_has_still_to_read(lake: Lake) -> Non
     assert "row-wise" == lake.derive(["orders"], large).how
     assert ("ready", ()) == vacuum()
 
+    lake.derive(["customers"], lambda customers: customers.select("name"))
+    told = [(one.table, one.consumer) for one in mirrorlib.consumers(lake.root).streams]
+    assert [("customers", "derive:out")] == told  # and no other, who would never come again
+
 
 @pytest.mark.thorough
 def test_tables_of_a_catalog_need_a_state_folder(lake: Lake) -> None:
