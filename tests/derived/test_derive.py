@@ -1125,5 +1125,5 @@ def test_a_target_in_a_catalog_is_one_in_any_case_of_letters() -> None:
     sources: Any = [SimpleNamespace(registry=registry)]
     assert (stream,) == begun_streams(sources, "Silver.Orders")
     stream.to = "/silver/orders"
-    with pytest.raises(JournalError, match="another derived table.* --drop 'derive:my orders'"):
+    with pytest.raises(JournalError, match=r"another derived table.* --drop 'derive:my orders'"):
         begun_streams(sources, "/Silver/Orders")
