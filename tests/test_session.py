@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirrorlib.errors import LandingZoneError, LocalSparkError
-from mirrorlib.platform.session import java_version, local_spark, refuse_passing_catalog
+from mirrorlib.platform.session import (
+    _last_words,
+    java_version,
+    local_spark,
+    refuse_passing_catalog,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +66,18 @@ def test_a_missing_java_is_refused(
 
     with pytest.raises(LocalSparkError, match=r"no Java .*Install Java 17 or newer"):
         local_spark()
+
+
+def test_what_java_says_is_told_with_advice_where_that_fits() -> None:
+    """A user without a name has no folder for jars, and no use for Maven Central."""
+    told = [
+        _last_words([b"loading settings\n", line])
+        for line in (b":: UNRESOLVED DEPENDENCIES ::\n", b"IOException: Invalid UID\n")
+    ]
+
+    maven = " Delta's jars come from Maven Central: is it in reach?"
+    assert f"It said: :: UNRESOLVED DEPENDENCIES ::.{maven}" == told[0]
+    assert "It said: IOException: Invalid UID." == told[1]
 
 
 def test_missing_packages_are_named_with_the_extra_that_has_them() -> None:

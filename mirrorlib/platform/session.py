@@ -260,4 +260,6 @@ def _last_words(said: list[bytes]) -> str:
     wrong = re.compile(r"error|exception|unresolved|not found|unable", re.IGNORECASE)
     telling = [line.strip().rstrip(".") for line in lines if wrong.search(line)]
     words = " | ".join(telling[:5]) or "nothing"
-    return f"It said: {words}. Delta's jars come from Maven Central: is it in reach?"
+    lacks_jars = re.search("unresolved|not found", words, re.IGNORECASE)
+    step = " Delta's jars come from Maven Central: is it in reach?" if lacks_jars else ""
+    return f"It said: {words}.{step}"
