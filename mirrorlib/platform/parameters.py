@@ -17,7 +17,7 @@ Kind: TypeAlias = Any  # as in an annotation: `str`, `int | None`, `Literal["a",
 # What each is, as a text, and as a value.
 _SINGLE: Mapping[Kind, tuple[str, str, tuple[type, ...]]] = {
     str: ("a text that is not empty", r"(?s).+", ()),
-    int: ("a whole number", r"-?[0-9]+", (int,)),
+    int: ("a whole number", r"-?[0-9]{1,99}", (int,)),  # Python reads 4,300 digits at most
     float: ("a number", r"-?[0-9]+(\.[0-9]+)?", (int, float)),
     bool: ("true or false", r"(?ai)true|false", (bool,)),
 }
@@ -40,7 +40,7 @@ def read_options(value: object, name: str = "options") -> dict[str, Any]:
     """
     kinds = {one: kind for one, kind in get_type_hints(Options).items() if one != "tables"}
     expected = 'a JSON mapping of options of `apply`, such as {"max_bytes": 500000000}'
-    options = _json(name, value or "{}", expected)
+    options = _json(name, value if str(value or "").strip() else "{}", expected)
     if not isinstance(options, dict):
         raise _wrong(name, value, expected)
     if unknown := [one for one in options if one not in kinds]:

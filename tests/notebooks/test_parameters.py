@@ -138,6 +138,7 @@ def test_a_value_and_its_text_are_read_alike(value: object, kind: object, expect
         ("7.0", int, "a whole number (found str '7.0')"),
         (True, int, "a whole number (found bool True)"),
         ("x", int | None, "a whole number (found str 'x')"),
+        ("9" * 5000, int, "a whole number (found str '9"),
         (False, float, "a number (found bool False)"),
         ("nan", float, "a number (found str 'nan')"),
         ("yes", bool, "true or false (found str 'yes')"),
@@ -428,6 +429,7 @@ def test_a_notebook_and_a_job_take_every_option(name: str) -> None:
     assert '"--options={{job.parameters.options}}"' in job
     arguments = command("apply").parse_args(["z", "t", "--options", json.dumps(SAMPLES)])
     assert SAMPLES == read_options(arguments.options)
+    assert {} == read_options(" \n")
 
 
 @pytest.mark.parametrize(
