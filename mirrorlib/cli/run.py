@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -183,10 +183,29 @@ def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
     places = (getattr(arguments, "landing_zone", None), arguments.target, arguments.state, *more)
     brought = session.has_spark()
     stores = [place for place in places if place]
-    spark = session.local_spark(memory=arguments.memory, stores=stores)
+    with _kept_from_sigterm():
+        spark = session.local_spark(memory=arguments.memory, stores=stores)
     if arguments.catalog is not None and not brought:
         session.refuse_passing_catalog(spark, arguments.catalog)
     return spark
+
+
+@contextlib.contextmanager
+def _kept_from_sigterm() -> Iterator[None]:
+    """Let Java begin its life without hearing SIGTERM, which `timeout` and systemd send to it, too: it would end first.
+
+    It ends when we do, as its standard input does. What comes for us meanwhile comes when the block ends.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def _check_java(spark: SparkSession) -> None:

@@ -118,7 +118,7 @@ def _wait_for_last_jvm(file: BinaryIO, table: str, jvm: int) -> None:
     while started is not None and process_started(pid) == started:
         if time.monotonic() > end:
             msg = "the last runner is gone, but its Spark process lives on and may still be committing"
-            step = f"End process {pid}, or wait for its end; the next run goes on from there."
+            step = f"End process {pid} (kill -9), or wait for its end; the next run goes on from there."
             raise TableBusyError(msg, table=table, found=f"process {pid}", next_step=step)
         time.sleep(_PAUSE)
 
