@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 _PLAIN = {*vars(logging.makeLogRecord({})), "asctime", "message", "taskName"}
 STOPPED = frozenset({"blocked", "failed"})
-UNSETTLED = frozenset({"behind", "waiting"})  # a table that had stopped may not be past it yet
 When = Literal["before", "after"]
 LOG = logging.getLogger(__name__)  # what it is given is told to every handler that listens there
 # Where nobody listens, Python would print what the report says already.
@@ -57,13 +56,18 @@ def emit(event: str, text: str, *, well: bool = True, **facts: object) -> None:
     LOG.log(level, text, facts, extra={"event": event, **facts}, stacklevel=2)
 
 
+def is_unsettled(state: str, file: str | None) -> bool:
+    """Say whether a table that had stopped may not be past it: it is behind, or waits before any file was looked at."""
+    return state == "behind" or (state == "waiting" and file is None)
+
+
 def emit_state(before: str, **facts: Any) -> None:  # noqa: ANN401  # what `emit` takes
     """Tell that a table has stopped, each time, and that one goes on which had stopped before."""
     state, text = facts["state"], "%(table)s: %(state)s %(reason)s"
     if state in STOPPED:
         name = "block" if state == "blocked" else "failure"
         emit(name, text, well=False, before=before, **facts)
-    elif before in STOPPED and state not in UNSETTLED:
+    elif before in STOPPED and not is_unsettled(state, facts.get("file")):
         emit("recovery", text, before=before, **facts)
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from mirrorlib.delta.key_property import CLAIMED
-from mirrorlib.events import UNSETTLED, pick
+from mirrorlib.events import is_unsettled, pick
 from mirrorlib.ingest.advance import Course
 from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.batch.evolve_table import heed_readers
@@ -147,7 +147,7 @@ class Applying(Course[TableReport]):
             "listing": asdict(self.listed) if self.listed else None,
             "verified": asdict(self.verified) if self.verified else old.get("verified"),
             **({"proven": proven} if proven else {}),
-            **({"before": before} if report.state in UNSETTLED else {}),
+            **({"before": before} if is_unsettled(report.state, report.file) else {}),
         }
         if old != word:
             journal.write_status(word)

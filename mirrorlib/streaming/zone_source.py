@@ -121,10 +121,10 @@ class _FilesReader(ds.DataSourceStreamReader):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[ds.InputPartition]:
         seen, self._seen = self._seen or self._look(), {}  # it ends where Spark has just looked
-        rows = []
+        found = []
         for table, (_, files) in seen.items():
             since, until = (look.get(table, {}).get("written", "") for look in (start, end))
-            rows += [
+            rows = [
                 (
                     table,
                     _as_utf8(one.name),
@@ -135,7 +135,8 @@ class _FilesReader(ds.DataSourceStreamReader):
                 for one in files
                 if since < one.modified.isoformat() <= until
             ]
-        return [ds.InputPartition(rows)] if rows else []
+            found += [ds.InputPartition(rows)] if rows else []
+        return found
 
     def read(self, partition: ds.InputPartition) -> Iterator[tuple[Any, ...]]:
         yield from partition.value

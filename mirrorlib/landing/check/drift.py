@@ -89,7 +89,7 @@ class Drift:
             return column.type
         wider = widen_type(known, column.type)
         deep = self.policy.deep or not file.rows  # without rows, nothing can misfit
-        row = misfit(self.zone, file.file, column, known) if deep else None
+        row = misfit(self.zone, file.file, column, known) if deep and file.rows else None
         if row is not None and wider is not None:  # a double does not hold every bigint
             unheld = misfit(self.zone, file.file, column, wider)
             wider, row = (wider, row) if unheld is None else (None, unheld)

@@ -36,8 +36,8 @@ unreadable: a change file is not whole Parquet
     Publish a good file under the same name, by renaming it into place.
 damaged: a page of a change file cannot be decoded
     Publish a good file under the same name.
-column-name: a column's name is reserved or cannot be carried
-    Rename the column at its publisher.
+column-name: a column's name is reserved or cannot be carried, or there are too many
+    Rename the column at its publisher; split a table of more than 30,000.
 columns-collide: two columns of a file have one name, or differ only by case
     Rename one of the two.
 column-type: a column has a type that Delta cannot hold

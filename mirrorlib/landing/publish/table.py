@@ -109,10 +109,11 @@ class LandingTable:
             marker: What the rows are: 0 insert, 1 update, 2 delete, 4 upsert, or the name of the
                 column that says it. None: as `__rowMarker__` says; without it, a file without markers.
             batch_id: What the caller calls this batch. Publishing it again, after whatever went
-                wrong, does nothing but say where it is. Without an id, rows are recognized by their
-                content until a call with them has returned, which one that lost its last answer has
-                for all but this writer; of calls with equal rows that several writers make at the
-                same moment, each one that returns has a file of its own.
+                wrong, does nothing but say where it is (with partition folders, while it fits the
+                table's schema). Without an id, rows are recognized by their content until a call with
+                them has returned, which one that lost its last answer has for all but this writer; of
+                calls with equal rows that several writers make at the same moment, each one that
+                returns has a file of its own.
             force: Publish although it changes the schema in a way that stops a Fabric table.
             follows: Publish behind the file of this number (0: as the first), or not at all: for rows that are
                 right there only. Partition folders count each for itself. None: behind what there is.
@@ -221,12 +222,13 @@ class LandingTable:
         """Find what was published under an id before, of a table without partition folders."""
         if not batch_id or self._state.metadata is None or self._state.known.partition_by:
             return None
-        with contextlib.suppress(pa.ArrowInvalid):  # of values that no file holds
+        try:
             fingerprint = fingerprint_rows(rows)
-            call = recognize_call(self._zone, self._place.folder, fingerprint, batch_id)
-            if file := published_before(self._zone, self._place, call):
-                return Published(table=self._name, files=(file,))
-        return None
+        except pa.ArrowException:  # of values that no file holds
+            return None
+        call = recognize_call(self._zone, self._place.folder, fingerprint, batch_id)
+        file = published_before(self._zone, self._place, call)
+        return Published(table=self._name, files=(file,)) if file else None
 
     def _declared(self, rows: pa.Table, *, force: bool) -> Draft:
         """Make the draft, and have the table declared as it says; another writer may be first."""
