@@ -233,7 +233,7 @@ def test_what_is_done_and_cannot_be_printed_is_not_to_be_done_again(
             [*command, *form], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
 
-    told = "mirrorlib: what was asked for was done, and its outcome could not be printed (found "
+    told = "mirrorlib: what was asked for has ended, and its outcome could not be printed (found "
     assert (1, 1) == (done.returncode, len(done.stderr.splitlines()))
     assert done.stderr.startswith(told)
 

@@ -93,7 +93,7 @@ def call_shown(function: Callable[_P, _R], arguments: argparse.Namespace, **more
 
 
 class UnprintedError(Exception):
-    """What was asked for was done, and its outcome could not be printed: no reason to do it again."""
+    """What was asked for has ended, and its outcome could not be printed: no reason to do it again unseen."""
 
 
 @contextlib.contextmanager
@@ -105,10 +105,8 @@ def printing() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as exc:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # else it is tried again at exit
-        msg = f"what was asked for was done, and its outcome could not be printed (found {exc})"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # at exit it is tried again
+        msg = f"what was asked for has ended, and its outcome could not be printed (found {exc}): see what was done"
         raise UnprintedError(msg) from exc
 
 

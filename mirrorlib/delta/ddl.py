@@ -27,7 +27,7 @@ from mirrorlib.delta.trouble import spark_error
 from mirrorlib.errors import LandingZoneError, SchemaError
 from mirrorlib.identifiers import find_name, quote, sql_text
 from mirrorlib.nested import names_in
-from mirrorlib.store import LocalStore, open_store
+from mirrorlib.store import Folder, LocalStore, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,12 +54,17 @@ def make_table(
     Names that need column mapping turn it on. Raises `LandingZoneError` where its folder holds something else,
     `MirrorError` where a catalog's does; *shown* is how the table's user calls it.
     """
+    check_vacant(ref, shown)
     store = None if ref.path is None else open_store(ref.path)
-    if isinstance(store, LocalStore) and not list_log(store).versions:
+    bare = Folder(folders=(LOG,), files=())
+    if (
+        isinstance(store, LocalStore)
+        and store.list_folder("") == bare
+        and not list_log(store).versions
+    ):
         # Spark takes for a table what a run leaves that ends between making a log and its first version. Nothing that
         # is committed goes, so that a runner who is at it beside us, on another machine, loses no version.
         store.delete_drafts(LOG)
-    check_vacant(ref, shown)
     check_variables(spark, (column.name for column in columns), shown)
     properties = {**properties, **(known.MAPPED if need_mapping(columns) else {})}
     clause = f" TBLPROPERTIES ({known.to_sql(properties)})" if properties else ""

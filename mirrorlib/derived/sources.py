@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.lock import TablePlace, find_place
-from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
 from mirrorlib.feed.window import NOTHING, plan_window
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.entries import now
@@ -205,9 +205,10 @@ def end_round(
 
 def forget_others(sources: Sequence[SourceTable], planned: Round) -> None:
     """Let go of tables that were sources, and are none any more: nobody would ever read what is kept for it there."""
-    used = {source.registry.table for source in sources}
+    used = {fold_name(source.registry.table) for source in sources}  # as some disks keep them
     for state in {source.place.root.state for source in sources}:
-        for other in registries(open_store(state), sources[0].registry.consumer, but=used):
-            with contextlib.suppress(JournalError):  # what cannot be read may be another's
-                if other.present_stream().to == planned.streams[0].to:
+        with contextlib.suppress(MirrorError):  # the round has ended: the next one tries again
+            for other in registries(open_store(state), sources[0].registry.consumer):
+                unused = fold_name(other.table) not in used
+                if unused and other.present_stream().to == planned.streams[0].to:
                     other.forget()

@@ -143,7 +143,7 @@ class LocalStore(Store):
 
     def delete_drafts(self, folder: str) -> None:
         """Remove the drafts in a tree, whose names begin with a dot, and each folder that has nothing else."""
-        for place, _, names in os.walk(self._path(folder), topdown=False):
+        for place, _, names in os.walk(self._inside(folder), topdown=False):
             with translated("delete", place):
                 for name in names:
                     if name.startswith("."):
