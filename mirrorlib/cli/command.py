@@ -96,6 +96,11 @@ class UnprintedError(Exception):
     """What was asked for has ended, and its outcome could not be printed: no reason to do it again unseen."""
 
 
+def drop_output() -> None:
+    """Let what could not be printed go, which is tried again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
     """See that what a block prints has left the process when it ends, or raise `UnprintedError`."""
@@ -105,7 +110,7 @@ def printing() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as exc:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # at exit it is tried again
+        drop_output()
         msg = f"what was asked for has ended, and its outcome could not be printed (found {exc}): see what was done"
         raise UnprintedError(msg) from exc
 

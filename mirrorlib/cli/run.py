@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import os
 import signal
 import sys
 import threading
@@ -13,7 +12,14 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
-from mirrorlib.cli.command import UnprintedError, call_shown, printing, say_error, say_json
+from mirrorlib.cli.command import (
+    UnprintedError,
+    call_shown,
+    drop_output,
+    printing,
+    say_error,
+    say_json,
+)
 from mirrorlib.cli.main import CLOSED, OK, SIGNALLED, STOPPED, USAGE
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.delta.lock import has_lost_java
@@ -46,7 +52,7 @@ def run_one(arguments: argparse.Namespace) -> int:
     try:
         return _run_one(arguments)
     except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return CLOSED
     except UnprintedError as exc:
         sys.stderr.write(f"mirrorlib: {exc}\n")

@@ -130,8 +130,8 @@ def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, 
         fold = str if "/" in target else fold_name  # a catalog takes names in any case of letters
         if stream is not None and fold(stream.to) != fold(target):
             msg = "there is another derived table of this name"
-            step = f"mirrorlib consumers TARGET --drop {shlex.quote(stream.consumer)}"
-            step = f"Choose another name, or drop that one: {step}"
+            drop = f"mirrorlib consumers TARGET --drop {shlex.quote(stream.consumer)}"
+            step = f"Choose another name, or drop that one: {drop}"
             raise JournalError(msg, table=stream.table, found=stream.to, next_step=step)
     found = tuple(stream for stream in streams if stream is not None)
     if len(found) == len(streams):
