@@ -161,7 +161,7 @@ def test_a_window_does_not_read_the_whole_log_behind_a_rewrite_of_types(
     assert [] == old
 
 
-@pytest.mark.thorough("_change_type")
+@pytest.mark.thorough
 @pytest.mark.parametrize("column", ["_change_type", "_Commit_Version"])
 def test_a_snapshot_of_columns_that_a_feed_has_for_itself_is_refused(
     spark: SparkSession, tmp_path: Path, column: str
@@ -834,6 +834,7 @@ def test_consumers_are_changed_in_all_tables_or_in_none(two: Source) -> None:
     assert ("lines", "orders") == mirrorlib.drop_consumer(two.target, "lake")
 
 
+@pytest.mark.thorough
 def test_a_damaged_consumer_hides_no_other(two: Source) -> None:
     """It is failed, and its table is left alone by VACUUM; what cannot be read can be dropped."""
     stream = Path(two.target, "_mirrorlib", two.registry.folder, "streams", "000001.json")
@@ -863,6 +864,7 @@ def test_a_log_that_cannot_be_read_hides_no_consumer(two: Source) -> None:
     assert not report.ok
 
 
+@pytest.mark.thorough
 def test_a_rewound_consumer_has_not_failed(source: Source) -> None:
     """The last word was about a stream that is over."""
     source.export()
@@ -991,6 +993,7 @@ def test_a_log_that_runs_out_is_told_before_it_has(source: Source) -> None:
     assert source.export().state == "failed"
 
 
+@pytest.mark.thorough
 def test_only_lost_history_is_told_as_lost(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that fails says nothing of what is there, nor does a duration that nobody understands."""
     source.export()

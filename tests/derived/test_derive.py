@@ -723,6 +723,7 @@ def test_a_table_whose_own_log_tells_no_round_is_compared_and_not_replaced(
         }
 
 
+@pytest.mark.thorough
 def test_a_table_whose_consumer_begins_with_what_comes_lacks_nothing(lake: Lake) -> None:
     """It is made of all that is there, which the versions that were passed over are a part of."""
     lake.derive(["orders"], large)

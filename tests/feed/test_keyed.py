@@ -248,6 +248,7 @@ def test_a_column_of_another_type_is_no_key_any_more(spark: SparkSession, tmp_pa
     assert [("id",), ("id",), ()] == told
 
 
+@pytest.mark.thorough
 def test_keys_of_a_quiet_table_outlive_its_log(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

@@ -155,6 +155,7 @@ def test_consumers_go_over_it(sheet: Sheet, tmp_path: Path, to: str) -> None:
         assert {0.25, 1.5, 21.0} <= set(told)
 
 
+@pytest.mark.thorough
 def test_what_fails_while_the_feed_is_off_is_told(
     sheet: Sheet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,7 +130,7 @@ def test_fields_widen(spark: SparkSession, tmp_path: Path) -> None:
     assert {1, 10**10} == {row["s"]["n"] for row in across.collect()}
 
 
-@pytest.mark.thorough("mapped")
+@pytest.mark.thorough
 @pytest.mark.parametrize("properties", [FEED, MAPPED], ids=["unmapped", "mapped"])
 def test_rows_that_widen_a_column_by_their_own_commit_are_told(
     spark: SparkSession, tmp_path: Path, properties: str

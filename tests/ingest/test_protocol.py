@@ -1403,6 +1403,7 @@ def test_a_table_that_was_set_back_is_refused_whatever_upkeep_came_since(
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_journal_that_was_set_back_to_before_a_reset_is_told(mirror: Mirror) -> None:
     """Nobody else wrote, and no reset alone would own the table again."""
     kept = shutil.copytree(mirror.journal, mirror.root / "kept")

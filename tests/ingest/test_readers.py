@@ -115,6 +115,7 @@ def test_a_table_that_was_reset_is_plain_as_before(fresh: Mirror) -> None:
     assert (set(), "plain") == detail(fresh)
 
 
+@pytest.mark.thorough
 def test_a_table_with_vectors_is_refused_and_goes_on_unasked(mirror: Mirror) -> None:
     """Nothing is applied by the refused run; a reset does not take features from a table, so it is refused after one, too."""
     mirror.publish()

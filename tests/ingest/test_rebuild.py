@@ -628,6 +628,7 @@ def test_what_cannot_be_computed_anew_is_said_before_anything_begins(
         mirrorlib.rebuild(spark, target, "begun")
 
 
+@pytest.mark.thorough
 def test_the_command_tells_does_and_undoes(
     damaged: Mirror, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -228,6 +228,7 @@ def test_delimited_files_come_by_time_too(
     assert {1: "new"} == values(spark, target)
 
 
+@pytest.mark.thorough
 def test_a_reset_tells_which_applied_files_are_gone(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
@@ -254,6 +255,7 @@ def test_a_reset_tells_which_applied_files_are_gone(
     assert f"gone: {plan} is damaged or lost" in found.warnings[0]
 
 
+@pytest.mark.thorough
 def test_a_folder_that_was_only_away_has_to_come_back_whole(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:

@@ -42,6 +42,7 @@ def test_a_table_whose_files_never_end_lets_others_have_their_turn(
     assert 5 == len(read_rows(spark, f"{target}/a"))
 
 
+@pytest.mark.thorough
 def test_what_a_short_look_does_not_show_was_there_too(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

@@ -339,6 +339,7 @@ def test_a_plain_file_is_its_whole_path(spark: SparkSession, tmp_path: Path, nam
         assert held == ids(spark, target)
 
 
+@pytest.mark.thorough
 def test_a_plain_folder_that_was_moved_is_proven_once_and_known_from_then_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
