@@ -26,6 +26,7 @@ from obstore.store import MemoryStore
 from children import child
 from mirrorlib.delta import lock
 from mirrorlib.delta.lock import find_locks, find_place, hold_table, lock_table
+from mirrorlib.delta.sessions import process_of
 from mirrorlib.errors import StoreError, TableBusyError
 from mirrorlib.journal.leases import process_started
 from mirrorlib.names import parse_name
@@ -239,6 +240,13 @@ def test_a_runner_that_lost_its_java_leaves_its_name(
     with pytest.raises(RuntimeError):
         fail(ValueError())
     assert "" == path.read_text()
+
+
+def test_a_lock_names_the_java_that_commits(spark: SparkSession) -> None:
+    """It is the driver's: on a cluster a query is answered by an executor, now by this one, now by that."""
+    said = Path(f"/proc/{process_of(spark)}/cmdline").read_text(encoding="utf-8")
+
+    assert ("org.apache.spark" in said, "ExecutorBackend" in said) == (True, False)
 
 
 def test_a_java_that_nobody_has_buried_is_gone(killed: Path, java: subprocess.Popen[bytes]) -> None:
