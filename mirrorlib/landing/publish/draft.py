@@ -122,6 +122,8 @@ def make_draft(rows: pa.Table, state: FolderState, wanted: Wanted, place: FileSe
     table, force = place.table, wanted.force
     metadata = settle_metadata(wanted, state.metadata, table=table)
     by = partitions(wanted, state, table=table)
+    # By whatever a writer has said, too, that died before it had declared the table.
+    metadata = replace(metadata, partitioned=bool(by))
     given = Given(table=table, metadata=metadata, known=state.known, partition_by=by, force=force)
     fitted = fit_rows(rows, given)
     if metadata.is_text:  # in a header, blanks around a name are none of it

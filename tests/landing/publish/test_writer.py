@@ -600,7 +600,7 @@ def test_keys_may_be_declared_later(store: Store) -> None:
 
 
 def test_partition_columns_are_remembered(store: Store) -> None:
-    """The metadata does not name them; other ones are refused."""
+    """The metadata does not name them; other ones are refused. Without metadata, as who made the table died, too."""
     LandingZoneWriter(store).table("t", keys=["id"], partition_by=["v"]).write(ORDERS)
 
     again = LandingZoneWriter(store).table("t").write(ORDERS)
@@ -609,6 +609,11 @@ def test_partition_columns_are_remembered(store: Store) -> None:
     ]
     with pytest.raises(MetadataError, match="partitioned by v already"):
         LandingZoneWriter(store).table("t", partition_by=["id"]).write(ORDERS)
+
+    said = json_at(store, "t/_metadata.json")
+    store.delete("t/_metadata.json")
+    LandingZoneWriter(store).table("t", keys=["id"]).write(ORDERS)
+    assert said == json_at(store, "t/_metadata.json")
 
 
 # Markers
