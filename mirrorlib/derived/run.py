@@ -78,7 +78,8 @@ def derive_table(
     place = find_place_with_state(spark, target, state)
     store = open_store(place.root.state)
     open_state(store)
-    lock = hold(Registry(store, f"{CONSUMER}{name}", place.ref.name).lease())
+    registry = Registry(store, f"{CONSUMER}{name}", place.ref.name)
+    lock = hold(registry.lease("computes the derived table"))
     with lock as lease, lend_session(spark) as session, place.hold(spark):
         opened = open_sources(spark, name, sources, place, state)  # as they are from here on
         for folder in dict.fromkeys(one.place.root.state for one in opened):

@@ -116,9 +116,8 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
         """Name the folder, in the state's store, of what deliveries write before it counts."""
         return f"staged/exports/{self.folder}"
 
-    def lease(self) -> Lease:
-        """Return what keeps other runners off the stream, once it is held."""
-        does = "delivers the table to this consumer"
+    def lease(self, does: str = "delivers the table to this consumer") -> Lease:
+        """Return what keeps other runners off the stream, once it is held; they are told what its holder *does*."""
         return Lease(self.state, f"{self.folder}/{_LEASE}", self.table, does)
 
 

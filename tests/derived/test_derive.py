@@ -972,7 +972,7 @@ def test_two_runners_do_not_meet(lake: Lake) -> None:
     state = open_store(str(lake.root / "_mirrorlib"))
     with (
         hold(Registry(state, "derive:out", parse_name("out")).lease()),
-        pytest.raises(mirrorlib.TableBusyError, match="another runner"),
+        pytest.raises(mirrorlib.TableBusyError, match="another runner computes the derived table"),
     ):
         lake.derive(["orders"], large)
 
