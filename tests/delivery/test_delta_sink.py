@@ -999,6 +999,32 @@ def test_a_row_that_goes_before_it_comes_is_a_current_one(
 
 
 @pytest.mark.thorough
+def test_a_history_does_not_go_back_in_time_with_its_source(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Put back from a backup, that has rows again whose states have ended: they open behind what the history tells."""
+    source = Source(spark, tmp_path, "id bigint, v string")
+    source.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'a')")
+    history = Receiver(source, "scd2")
+    history.take()
+    shutil.copytree(source.path, tmp_path / "kept")
+    source.run("UPDATE {t} SET v = 'b' WHERE id = 1")
+    history.take()
+    shutil.rmtree(source.path)
+    (tmp_path / "kept").rename(source.path)
+    spark.catalog.clearCache()
+    history.rewind(None)
+    history.take()
+
+    held = spark.read.format("delta").load(str(history.path)).where("id = 1").collect()
+    first, then, now = ordered = sorted(
+        held, key=lambda row: (row["valid_from"], row["is_current"], row["v"])
+    )
+    assert [("a", False), ("b", False), ("a", True)] == [(r["v"], r["is_current"]) for r in ordered]
+    assert first["valid_to"] == then["valid_from"] <= then["valid_to"] == now["valid_from"]
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["current", "scd2"])
 def test_a_stream_that_begins_behind_where_the_copy_ends_is_told_where_to_begin(
     spark: SparkSession, tmp_path: Path, mode: str

@@ -155,13 +155,19 @@ def _open_rows(work: WindowWork) -> DataFrame:
 
 
 def _difference(work: WindowWork) -> DataFrame:
-    """Return a snapshot as changes of what is open: all of that goes, and all of the snapshot comes."""
+    """Return a snapshot as changes of what is open: all of that goes, and all of the snapshot comes.
+
+    At the snapshot's time, or where the source was put back from a backup, the latest that the history tells.
+    """
     goes = _open_rows(work).select(
         *map(quote, work.columns),
         f.lit(DELETE).alias(KIND),
         f.lit(work.plan.until).cast("long").alias(VERSION),
     )
-    return work.frame.unionByName(goes.crossJoin(f.broadcast(_snapshot_time(work))))
+    told = f.max(f.greatest(VALID_FROM, VALID_TO)).alias(_TO)
+    latest = _snapshot_time(work).crossJoin(read_table(work.spark, work.ref).agg(told))
+    at = latest.select(f.greatest(TIME, _TO).alias(TIME))
+    return work.frame.drop(TIME).unionByName(goes).crossJoin(f.broadcast(at))
 
 
 def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
