@@ -102,7 +102,7 @@ def derive_table(
 def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
     """Carry out the round that an earlier run has planned, or the next where it has ended or something may be new."""
     target = open_target(job)  # first: a target that is refused does not give the name away
-    streams = begun_streams(job.sources, job.place.ref.address)
+    streams = begun_streams(job.sources, job.place.ref.address, target.last.window_of)
     planned = pending_round(job.sources, streams)
     # Where it is there, only the last words are missing.
     there = planned is not None and target.last.window_of(streams[0].uuid) >= planned.number

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -123,8 +123,14 @@ def find_place_with_state(
     return place
 
 
-def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, ...]:
-    """Return the ways through the sources; begin all of them anew where they do not go together."""
+def begun_streams(
+    sources: Sequence[SourceTable], target: str, held: Callable[[str], int]
+) -> tuple[Stream, ...]:
+    """Return the ways through the sources; begin all of them anew where they do not go together.
+
+    Or where they lack the round that the table has *held* of theirs: a backup has set them back, and another round of
+    its number would be taken for that one.
+    """
     streams = [source.registry.newest_stream() for source in sources]
     for stream in streams:
         fold = str if "/" in target else fold_name  # a catalog takes names in any case of letters
@@ -137,7 +143,7 @@ def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, 
     if len(found) == len(streams):
         # They go apart where a run died between their plans.
         numbers = {entry.plan.number if entry else 0 for *_, entry in _ways(sources, found)}
-        if len(numbers) == 1:
+        if len(numbers) == 1 and held(found[0].uuid) <= numbers.pop():
             return found
     wanted = {"to": target, "mode": MODE, "net": False, "start_at": None, "on_expired": "snapshot"}
     return tuple(

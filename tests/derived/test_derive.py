@@ -754,6 +754,27 @@ def test_a_table_that_a_backup_has_set_back_is_brought_up_to_date_again(lake: La
 
 
 @pytest.mark.thorough
+def test_a_source_that_a_backup_has_set_back_with_its_state_is_read_in_full(lake: Lake) -> None:
+    """What is planned next has the number of a round that the table has made of what the backup lacks."""
+    orders, state, there = Path(lake.path("orders")), lake.root / "_mirrorlib", lake.root / "there"
+    lake.derive(["orders"], large)
+    for place in (orders, state):
+        shutil.copytree(place, there / place.name)
+    for key in (1, 2):
+        lake.run(f"UPDATE {{orders}} SET amount = 11 WHERE id = {key}")
+        lake.derive(["orders"], large)
+    for place in (orders, state):
+        shutil.rmtree(place)
+        (there / place.name).rename(place)
+    lake.run("INSERT INTO {orders} VALUES (6, 6, 60, 'new')")
+    found = lake.derive(["orders"], large)
+
+    why = "its sources are not those of the last run, or its progress was reset"
+    assert ("full", why) == (found.how, found.why)
+    assert "nothing new" == lake.derive(["orders"], large).how
+
+
+@pytest.mark.thorough
 def test_a_backfill_is_a_union_and_then_key_by(lake: Lake) -> None:
     """The recipe: rows of before and rows as they come, together under one key again."""
     lake.make("silver", ORDERS, "id")
@@ -1121,10 +1142,12 @@ def test_columns_that_cannot_be_compared_are_replaced_as_a_whole(lake: Lake) -> 
 
 def test_a_target_in_a_catalog_is_one_in_any_case_of_letters() -> None:
     """A folder is not."""
-    stream = SimpleNamespace(to="silver.orders", table="orders", consumer="derive:my orders")
+    stream = SimpleNamespace(
+        to="silver.orders", table="orders", consumer="derive:my orders", uuid=""
+    )
     registry = SimpleNamespace(newest_stream=lambda: stream, newest=lambda _: None)
     sources: Any = [SimpleNamespace(registry=registry)]
-    assert (stream,) == begun_streams(sources, "Silver.Orders")
+    assert (stream,) == begun_streams(sources, "Silver.Orders", lambda _: 0)
     stream.to = "/silver/orders"
     with pytest.raises(JournalError, match=r"another derived table.* --drop 'derive:my orders'"):
-        begun_streams(sources, "/Silver/Orders")
+        begun_streams(sources, "/Silver/Orders", lambda _: 0)
