@@ -433,8 +433,18 @@ def test_keys_that_grow_from_row_to_row_come_once_until_one_comes_again(
 
 
 @pytest.mark.thorough
-def test_a_batch_under_way_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    """A runner was killed behind its commit: nobody has written down what became of it, so the version before is told."""
+def test_a_batch_under_way_is_left_out(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runner was killed behind its commit: nobody has written down what became of it, so the version before is told.
+
+    And what was found is told to whoever may only read, and can keep nothing of it.
+    """
+
+    def refuse(_store: LocalStore, path: str, _data: bytes) -> None:
+        msg = f"cannot write {path}"
+        raise StoreError(msg)
+
     mirror = Mirror(spark, tmp_path)
     mirror.publish()
     mirror.apply()
@@ -443,11 +453,13 @@ def test_a_batch_under_way_is_left_out(spark: SparkSession, tmp_path: Path) -> N
 
     (under_way,) = mirrorlib.verify(spark, str(mirror.zone), mirror.target).tables
     mirror.apply()
+    monkeypatch.setattr(LocalStore, "put", refuse)
     (ended,) = mirrorlib.verify(spark, str(mirror.zone), mirror.target).tables
 
     assert ("equal", 1) == (under_way.state, under_way.files)
     assert "batch 2 is under way" in under_way.reasons[0]
-    assert ("equal", 2, ()) == (ended.state, ended.files, ended.reasons)
+    assert ("equal", 2, 1) == (ended.state, ended.files, len(ended.reasons))
+    assert "which is not remembered: cannot write verified/" in ended.reasons[0]
     assert under_way.version is not None
     assert ended.version is not None
     assert under_way.version < ended.version

@@ -21,7 +21,7 @@ from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.columns import Columns, find_column, spelled_keys, to_columns
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import refer
-from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError
+from mirrorlib.errors import ChangeFileError, ForeignWriteError, JournalError, StoreError
 from mirrorlib.feed.read import read_rows
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.ingest.batch.evolve import Growth
@@ -140,7 +140,10 @@ class _Look:
             sides, left = self._sides(stage, opened, entries, version, told.since)
             told = told.compared(sides, left, show_values=self.show_values)
         if told.state == "equal" and self.sample == 1:
-            write_word(self.state, path, {**right, "how": "verified"})
+            try:
+                write_word(self.state, path, {**right, "how": "verified"})
+            except StoreError as exc:  # whoever may only read has been told the truth all the same
+                told = replace(told, reasons=(*told.reasons, f"which is not remembered: {exc}"))
         return told
 
     def _settled(self, journal: Journal) -> tuple[int, list[str]]:
