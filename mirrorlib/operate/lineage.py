@@ -20,6 +20,7 @@ from mirrorlib.derived.report import read_records
 from mirrorlib.derived.sources import CONSUMER, MODE
 from mirrorlib.errors import MirrorError
 from mirrorlib.journal.disk import find_journals
+from mirrorlib.journal.entries import zone_of
 from mirrorlib.journal.registry import registries
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
@@ -136,7 +137,7 @@ def _mirrors(place: Target, state: Store, gaps: list[str]) -> Iterator[Edge]:
                 keys = stored_keys({KEYS_PROPERTY: done.keys}) or Keys()
             yield Edge(
                 kind="apply",
-                source=entry.plan.zone,
+                source=zone_of(journal.read_status(), entry) or entry.plan.zone,
                 target=refer(place, name).address,
                 name=str(name),
                 keys=keys.partition,
