@@ -9,7 +9,7 @@ import subprocess
 import sys
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -222,17 +222,23 @@ def checked(zone: ZoneWriter, *, memory: int, deep: bool = False) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("kind", ["string", "string_view", "json", "categories"])
+@pytest.mark.parametrize(
+    "kind", ["string", "string_view", "json", "categories", "DELTA_BYTE_ARRAY"]
+)
 def test_a_dictionary_is_decoded_in_bounded_memory(tmp_path: Path, kind: str) -> None:
-    """A value that all rows share comes in batches of few rows, as whatever its writer held it; usual texts in large ones."""
+    """A value that all rows share comes in batches of few rows, as whatever its writer held or wrote it; usual texts in large ones."""
     text = pa.array(["a" * (1 << 20)] * 40)
     if kind == "json":
         values = pa.ExtensionArray.from_storage(pa.json_(), text)
+    elif kind.startswith("DELTA"):
+        values = text
     else:
         values = text.dictionary_encode() if kind == "categories" else text.cast(kind)
     part = pa.table({"v": values})
     bomb, usual = tmp_path / "bomb.parquet", tmp_path / "usual.parquet"
-    limits = {"dictionary_pagesize_limit": 1 << 30, "compression": "zstd"}
+    limits: dict[str, Any] = {"dictionary_pagesize_limit": 1 << 30, "compression": "zstd"}
+    if kind.startswith("DELTA"):
+        limits |= {"use_dictionary": False, "column_encoding": kind}
     with pq.ParquetWriter(bomb, part.schema, **limits) as writer:
         for _ in range(6):
             writer.write_table(part)

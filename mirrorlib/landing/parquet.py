@@ -114,11 +114,28 @@ def _longest_texts(source: BinaryIO, metadata: pq.FileMetaData, texts: Sequence[
         few = _MOST_OF_ONE // min(max(group.num_rows, 1), _ROWS_OF_TEXT)
         if group.total_byte_size > min(_SMALL_DICTIONARY, few):
             parquet = parquet or open_parquet(source, buffer=_LITTLE, packed=texts)
-            rows = parquet.iter_batches(batch_size=1, row_groups=[number], columns=list(texts))
-            first = next(rows, None)
-            values = sum(_longest_value(column) for column in first.columns) if first else 0
-            longest = max(longest, values + group.total_byte_size // max(group.num_rows, 1))
+            size = int(group.total_byte_size)
+            values = sum(_longest_text(source, parquet, number, name, size) for name in texts)
+            longest = max(longest, values + size // max(group.num_rows, 1))
     return longest
+
+
+def _longest_text(
+    source: BinaryIO, packed: pq.ParquetFile, number: int, name: str, size: int
+) -> int:
+    """Return the bytes of a column's longest value in a row group of that *size*, 0 where no value is written once."""
+    some: dict[str, Any] = {"row_groups": [number], "columns": [name]}
+    try:
+        rows = next(packed.iter_batches(batch_size=1, **some), None)
+        return _longest_value(rows.column(0)) if rows else 0
+    except (pa.ArrowException, OSError) as exc:  # Arrow makes no dictionary of delta encodings
+        if "DeltaLength" in str(exc):
+            return 0
+    # What a value begins with is not written again: none is longer than the group.
+    most = max(_MOST_OF_ONE // max(size, 1), 1)
+    batches = open_parquet(source, buffer=_LITTLE).iter_batches(batch_size=most, **some)
+    lengths = (pc.max(pc.binary_length(plain_values(rows.column(0)))) for rows in batches)
+    return max((length.as_py() or 0 for length in lengths), default=0)
 
 
 def _longest_value(column: pa.Array) -> int:

@@ -94,6 +94,19 @@ def test_markers_are_read_from_any_type(
         assert [0, 1, 2, 4, 4] == read_marks(found, found.rows).to_pylist()
 
 
+@pytest.mark.parametrize("decode", [True, False])
+@pytest.mark.parametrize("encoding", ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
+def test_texts_of_which_arrow_makes_no_dictionary_are_read(
+    orders: TableWriter, encoding: str, decode: bool
+) -> None:
+    """Markers among them, and more than a few KB: as DuckDB writes them, and Java by its second version."""
+    texts = [f"{i:020d}" for i in range(10_000)]
+    rows = pa.table({"id": texts, "__rowMarker__": ["1", "4"] * 5_000})
+    path = orders.file(rows, parquet={"use_dictionary": False, "column_encoding": encoding})
+
+    assert {0: 0, 1: 5_000, 2: 0, 4: 5_000} == landed(orders, path, decode=decode).counts
+
+
 @pytest.mark.parametrize(
     "values,shown",
     [

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mirrorlib.errors import MarkerError, SchemaError
 from mirrorlib.ingest.rows.decode import OpenedFile
@@ -27,6 +26,7 @@ from mirrorlib.landing.columns import (
     judge_markers,
     show_marker,
 )
+from mirrorlib.landing.parquet import iter_batches
 
 Span: TypeAlias = tuple[int, int]
 
@@ -43,24 +43,33 @@ ROWS_PER_FILE = 1 << 40  # what `ORDER` grows by: more rows than a Parquet file 
 def read_marks(opened: OpenedFile, rows: pa.Table | None, handle: object = None) -> pa.ChunkedArray:
     """Return every row's marker as int8; a file without the column gives the table's default to all.
 
-    Where no *rows* are in memory, they are read from its *handle*.
+    Where no *rows* are in memory, they are read from its *handle*, a piece at a time.
     """
-    schema, upserts = opened.schema, opened.source.policies.upsert_default
-    default = UPSERT if upserts else INSERT
+    schema = opened.schema
     if schema.marker is None:
+        default = UPSERT if opened.source.policies.upsert_default else INSERT
         return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), schema.rows)])
-    if rows is None:
-        rows = pq.read_table(handle, columns=[schema.marker], read_dictionary=[schema.marker])
-    values = rows.column(schema.marker)
+    if rows is not None:
+        return _judged(opened, rows.column(schema.marker), 0)
+    marks, seen = list[pa.Array](), 0
+    for piece in iter_batches(cast("BinaryIO", handle), [schema.marker]):
+        marks += _judged(opened, pa.chunked_array(piece.columns), seen).chunks
+        seen += len(piece)
+    return pa.chunked_array(marks, pa.int8())
+
+
+def _judged(opened: OpenedFile, values: pa.ChunkedArray, start: int) -> pa.ChunkedArray:
+    """Give markers from row *start* on as int8."""
+    upserts = opened.source.policies.upsert_default
     if values.null_count and not upserts:
-        row = pc.index(pc.is_null(values), value=True).as_py()
+        row = start + pc.index(pc.is_null(values), value=True).as_py()
         raise _error(opened, "the row marker is NULL", "NULL", row)
     markers, unknown, _ = judge_markers(values)
     row = pc.index(unknown, value=True).as_py()
     if row >= 0:
         msg = "the row marker is not 0, 1, 2 or 4"
-        raise _error(opened, msg, show_marker(values, row), row)
-    return pc.fill_null(markers, default)
+        raise _error(opened, msg, show_marker(values, row), start + row)
+    return pc.fill_null(markers, UPSERT if upserts else INSERT)
 
 
 def count_marks(opened: OpenedFile, markers: pa.ChunkedArray) -> dict[int, int]:
