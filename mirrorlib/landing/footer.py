@@ -32,6 +32,7 @@ _FIRST_DAY = date(1582, 10, 15)
 _FIRST_MOMENT = datetime(1900, 1, 1, tzinfo=UTC)
 _END = 64 << 10  # bytes of a Parquet file, or its whole footer where that is longer
 _BLOCK = 4 << 20
+_IN_A_LONG = 18  # digits
 _LENGTH = 8  # bytes behind a footer: how long it is, and Parquet's magic number
 _END_OF = "end"
 
@@ -96,7 +97,9 @@ def is_native(stored: pa.DataType, physical: str = "") -> bool:
     if pa.types.is_timestamp(stored):
         return stored.unit != "ns" or physical == "INT96"
     if pa.types.is_decimal(stored):
-        return bool(stored.precision <= MAX_PRECISION)
+        # In bytes of any length, as Avro's writers have them, Spark fails where a long would hold them.
+        fails = physical == "BYTE_ARRAY" and stored.precision <= _IN_A_LONG
+        return bool(stored.precision <= MAX_PRECISION and not fails)
     return not (pa.types.is_null(stored) or pa.types.is_time(stored) or pa.types.is_float16(stored))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 from datetime import UTC, datetime, time
@@ -113,6 +114,27 @@ def test_what_a_newer_pyarrow_has_a_name_for_is_read_as_it_was(
 
     assert (plain, True) == (column.type, column.native)
     assert values == canonical_values(pa.chunked_array([piece["v"]]), plain).to_pylist()
+
+
+# `optional binary v (DECIMAL(10, 2))`, by Java: pyarrow writes none.
+_AVROS_DECIMAL = (
+    "UEFSMRUGFUYVRhWgobuyCUwVCBUCFQgVDhUEFQARAAADC4ABBAMAAAAAAACAAQQDAgACAAAACAAAAAAAAAB9+QGGnxkRAhkYAfkZGAMBhp8V"
+    "AhkWAgAZHBYIFX4WAAAZFgoAFQIZLEgBbRUCABUMJQIYAXYlChUEFRQsXBUEFRQAAAAWCBkcGRwmABwVDBkVDhkYAXYVABYIFn4WfiYIPDYC"
+    "KAMBhp8YAfkAGRwVBhUOFQIAPBYKAAAWrAEVGhaGARUmABZ+FggmCBZ+FAAAGRwYEXdyaXRlci5tb2RlbC5uYW1lGAdleGFtcGxlABhKcGFy"
+    "cXVldC1tciB2ZXJzaW9uIDEuMTcuMCAoYnVpbGQgZmFjMGM3NDY1MzJlMTMzYmViOTI4YTdmNmE3ZTU3YjUxMGI0NzdhMSkZHBwAAADdAAAA"
+    "UEFSMQ=="
+)
+
+
+def test_a_short_decimal_in_bytes_of_any_length_is_not_read_by_spark() -> None:
+    """It ends with a NullPointerException there, in every batch; Arrow reads it."""
+    data = base64.b64decode(_AVROS_DECIMAL)
+
+    (column,) = read_bytes(data).columns
+    (piece,) = iter_batches(io.BytesIO(data))
+
+    assert (pa.decimal128(10, 2), False) == (column.type, column.native)
+    assert ["1.25", "-0.07", None, "999.99"] == piece["v"].cast(pa.string()).to_pylist()
 
 
 def test_the_footer_tells_columns_marker_and_rows() -> None:
