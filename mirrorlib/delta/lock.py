@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
+from weakref import WeakKeyDictionary
 
 from mirrorlib.delta.address import address_of, split_dotted
-from mirrorlib.delta.sessions import process_of
 from mirrorlib.delta.table import TableRef, refer
 from mirrorlib.errors import LandingZoneError, TableBusyError, TableNameError
 from mirrorlib.identifiers import quote
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger(__name__)
+_PROCESSES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # asking takes 20 ms
 _LOCKS = "locks"  # the folder of them, where a state is or would be
 _PAUSE = 0.05  # seconds between two looks at a lock that somebody holds
 _LAST_BREATH = 30.0  # seconds that a JVM gets to end once its Python has let go of the lock
@@ -138,11 +139,15 @@ def lock_table(
     if folder is None:
         yield
         return
+    if spark not in _PROCESSES:
+        # Of rows the optimizer answers by itself, in the process that commits; without, an executor may say who it is.
+        call = "SELECT java_method('java.lang.ProcessHandle', 'current') AS pid FROM VALUES (1)"
+        _PROCESSES[spark] = int(spark.sql(call).collect()[0]["pid"])
     lock = name.segment  # as the table is named in the target, whoever writes to it
     if target.catalog is not None:
         table = refer(target, name).sql.lower().encode("utf-8", "surrogatepass")
         lock = f"catalog-{hashlib.sha256(table).hexdigest()}"
-    with hold_table(folder / f"{lock}.lock", str(name), process_of(spark), stop):
+    with hold_table(folder / f"{lock}.lock", str(name), _PROCESSES[spark], stop):
         yield
 
 

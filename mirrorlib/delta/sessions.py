@@ -40,7 +40,6 @@ _UNMARKED: WeakSet[SparkSession] = WeakSet()
 _LENDING = threading.Lock()
 _LENT: WeakKeyDictionary[SparkSession, tuple[int, str | None]] = WeakKeyDictionary()
 _IDLE: WeakKeyDictionary[SparkSession, list[SparkSession]] = WeakKeyDictionary()
-_PROCESSES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # asking takes 20 ms
 # A file that cannot be read is an error; where a cluster ignores it, its rows are lost without a word.
 READS_WHOLE = {
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -221,17 +220,6 @@ def _in_utc(spark: SparkSession) -> Iterator[None]:
                 spark.conf.unset(_ZONE)
             else:
                 spark.conf.set(_ZONE, zone)
-
-
-def process_of(spark: SparkSession) -> int:
-    """Return the id of the process that plans and commits: the driver's, where a query may be an executor's answer."""
-    if spark not in _PROCESSES and is_remote(spark):
-        call = "SELECT java_method('java.lang.ProcessHandle', 'current') AS pid"
-        _PROCESSES[spark] = int(spark.sql(call).collect()[0]["pid"])
-    elif spark not in _PROCESSES:
-        java: Any = spark._jvm  # noqa: SLF001  # as above
-        _PROCESSES[spark] = java.java.lang.ProcessHandle.current().pid()
-    return _PROCESSES[spark]
 
 
 def is_remote(spark: SparkSession) -> bool:

@@ -118,7 +118,7 @@ def test_a_type_that_is_widened_in_the_middle_of_a_run_loses_nothing(
     assert (4, 0) == (source.export(**options).position, source.status().versions)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("snapshot")
 @pytest.mark.parametrize("on_expired", ["fail", "snapshot"])
 def test_a_version_that_goes_while_it_is_delivered_is_no_silent_gap(
     source: Source, monkeypatch: pytest.MonkeyPatch, on_expired: str

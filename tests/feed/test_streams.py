@@ -53,7 +53,7 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("rows")
 @pytest.mark.parametrize("after", [0, None], ids=["version", "rows"])
 def test_a_stream_goes_on_from_its_checkpoint_when_its_beginning_is_gone(
     table: Table, after: int | None

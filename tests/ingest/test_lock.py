@@ -26,7 +26,6 @@ from obstore.store import MemoryStore
 from children import child
 from mirrorlib.delta import lock
 from mirrorlib.delta.lock import find_locks, find_place, hold_table, lock_table
-from mirrorlib.delta.sessions import process_of
 from mirrorlib.errors import StoreError, TableBusyError
 from mirrorlib.journal.leases import process_started
 from mirrorlib.names import parse_name
@@ -242,13 +241,6 @@ def test_a_runner_that_lost_its_java_leaves_its_name(
     assert "" == path.read_text()
 
 
-def test_a_lock_names_the_java_that_commits(spark: SparkSession) -> None:
-    """It is the driver's: on a cluster a query is answered by an executor, now by this one, now by that."""
-    said = Path(f"/proc/{process_of(spark)}/cmdline").read_text(encoding="utf-8")
-
-    assert ("org.apache.spark" in said, "ExecutorBackend" in said) == (True, False)
-
-
 def test_a_java_that_nobody_has_buried_is_gone(killed: Path, java: subprocess.Popen[bytes]) -> None:
     """A zombie commits nothing."""
     java.kill()
@@ -333,6 +325,18 @@ def hold(
 ) -> AbstractContextManager[None]:
     """Lock a table, or say at once that somebody has."""
     return lock_table(spark, target, state, parse_name(name), lambda: True)
+
+
+def test_a_lock_names_the_java_that_commits(
+    spark: SparkSession, tmp_path: Path, bucket: Store
+) -> None:
+    """It is the driver's: on a cluster a query may be answered by an executor, now by this one, now by that."""
+    target = Target(place=str(tmp_path / "tables"), catalog=None, state=bucket.url)
+    with hold(spark, target, bucket, "orders"):
+        found = json.loads(next(tmp_path.rglob("orders.lock")).read_text())
+    said = Path(f"/proc/{found['jvm']}/cmdline").read_text(encoding="utf-8")
+
+    assert ("org.apache.spark" in said, "ExecutorBackend" in said) == (True, False)
 
 
 def test_a_local_table_is_locked_where_it_lies_wherever_its_state_does(

@@ -157,7 +157,8 @@ def _open_rows(work: WindowWork) -> DataFrame:
 def _difference(work: WindowWork) -> DataFrame:
     """Return a snapshot as changes of what is open: all of that goes, and all of the snapshot comes.
 
-    At the snapshot's time, or where the source was put back from a backup, the latest that the history tells.
+    At the snapshot's time; or, where the source was put back from a backup, the latest that the history tells, though
+    not later than now: one time that was wrong would carry all that is told afterwards there.
     """
     goes = _open_rows(work).select(
         *map(quote, work.columns),
@@ -166,7 +167,8 @@ def _difference(work: WindowWork) -> DataFrame:
     )
     told = f.max(f.greatest(VALID_FROM, VALID_TO)).alias(_TO)
     latest = _snapshot_time(work).crossJoin(read_table(work.spark, work.ref).agg(told))
-    at = latest.select(f.greatest(TIME, _TO).alias(TIME))
+    now = f.current_timestamp()
+    at = latest.select(f.greatest(TIME, f.least(_TO, now)).alias(TIME))
     return work.frame.drop(TIME).unionByName(goes).crossJoin(f.broadcast(at))
 
 
