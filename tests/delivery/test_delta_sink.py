@@ -420,6 +420,22 @@ def test_a_snapshot_takes_the_place_of_lost_changes(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.thorough
+def test_a_snapshot_is_told_at_its_own_time_by_a_history_without_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Which tells no time that it could begin behind."""
+    source = Source(spark, tmp_path, "id bigint, v string")
+    history = Receiver(source, "scd2")
+    history.take()
+    source.run("INSERT INTO {t} VALUES (1, 'a')")
+    history.rewind(None)
+    history.take()
+
+    states = Counter({(1, "a", source.times()[source.newest], None, True): 1})
+    assert states == history.rows(["id", "v", *STATE])
+
+
+@pytest.mark.thorough
 def test_a_snapshot_of_a_source_that_was_put_back_begins_where_that_ends(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -165,10 +165,9 @@ def _difference(work: WindowWork) -> DataFrame:
         f.lit(DELETE).alias(KIND),
         f.lit(work.plan.until).cast("long").alias(VERSION),
     )
-    told = f.max(f.greatest(VALID_FROM, VALID_TO)).alias(_TO)
+    told = f.max(f.least(f.greatest(VALID_FROM, VALID_TO), f.current_timestamp())).alias(_TO)
     latest = _snapshot_time(work).crossJoin(read_table(work.spark, work.ref).agg(told))
-    now = f.current_timestamp()
-    at = latest.select(f.greatest(TIME, f.least(_TO, now)).alias(TIME))
+    at = latest.select(f.greatest(TIME, _TO).alias(TIME))
     return work.frame.drop(TIME).unionByName(goes).crossJoin(f.broadcast(at))
 
 
