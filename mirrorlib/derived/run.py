@@ -34,6 +34,8 @@ from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, check_name
 from mirrorlib.store import PathOrUrl, open_store
 
+_DOES = "computes the derived table"  # as whoever finds it held is told
+
 
 def derive_table(
     spark: SparkSession,
@@ -78,8 +80,7 @@ def derive_table(
     place = find_place_with_state(spark, target, state)
     store = open_store(place.root.state)
     open_state(store)
-    registry = Registry(store, f"{CONSUMER}{name}", place.ref.name)
-    lock = hold(registry.lease("computes the derived table"))
+    lock = hold(Registry(store, f"{CONSUMER}{name}", place.ref.name).lease(_DOES))
     with lock as lease, lend_session(spark) as session, place.hold(spark):
         opened = open_sources(spark, name, sources, place, state)  # as they are from here on
         for folder in dict.fromkeys(one.place.root.state for one in opened):

@@ -46,22 +46,23 @@ def read_marks(opened: OpenedFile, rows: pa.Table | None, handle: object = None)
     Where no *rows* are in memory, they are read from its *handle*, a piece at a time.
     """
     schema = opened.schema
+    default = UPSERT if opened.source.policies.upsert_default else INSERT
     if schema.marker is None:
-        default = UPSERT if opened.source.policies.upsert_default else INSERT
         return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), schema.rows)])
     if rows is not None:
-        return _judged(opened, rows.column(schema.marker), 0)
+        return _judged(opened, rows.column(schema.marker), default)
     marks, seen = list[pa.Array](), 0
     for piece in iter_batches(cast("BinaryIO", handle), [schema.marker]):
-        marks += _judged(opened, pa.chunked_array(piece.columns), seen).chunks
+        marks += _judged(opened, pa.chunked_array(piece.columns), default, seen).chunks
         seen += len(piece)
     return pa.chunked_array(marks, pa.int8())
 
 
-def _judged(opened: OpenedFile, values: pa.ChunkedArray, start: int) -> pa.ChunkedArray:
-    """Give markers from row *start* on as int8."""
-    upserts = opened.source.policies.upsert_default
-    if values.null_count and not upserts:
+def _judged(
+    opened: OpenedFile, values: pa.ChunkedArray, default: int, start: int = 0
+) -> pa.ChunkedArray:
+    """Give markers from row *start* on as int8; one that is NULL is an upsert where that is the *default*."""
+    if values.null_count and default != UPSERT:
         row = start + pc.index(pc.is_null(values), value=True).as_py()
         raise _error(opened, "the row marker is NULL", "NULL", row)
     markers, unknown, _ = judge_markers(values)
@@ -69,7 +70,7 @@ def _judged(opened: OpenedFile, values: pa.ChunkedArray, start: int) -> pa.Chunk
     if row >= 0:
         msg = "the row marker is not 0, 1, 2 or 4"
         raise _error(opened, msg, show_marker(values, row), start + row)
-    return pc.fill_null(markers, UPSERT if upserts else INSERT)
+    return pc.fill_null(markers, default)
 
 
 def count_marks(opened: OpenedFile, markers: pa.ChunkedArray) -> dict[int, int]:
