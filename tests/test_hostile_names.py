@@ -122,6 +122,7 @@ def test_paths_that_look_like_patterns_are_read_once_each(
     assert_rows(spark, f"{target}/timed", rows)
 
 
+@pytest.mark.thorough
 def test_a_target_that_looks_like_a_pattern_gets_each_row_once(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +260,7 @@ def test_a_backtick_in_a_column_is_refused(
     assert "backtick" in found.reason
 
 
-@pytest.mark.thorough("none")
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["none", "name"])
 def test_delta_cannot_change_rows_beside_a_backtick_while_the_feed_is_on(
     spark: SparkSession, tmp_path: Path, mode: str

@@ -18,7 +18,7 @@ from mirrorlib.store import open_store
 LEAST = -(2**63)
 
 
-@pytest.mark.thorough("True")
+@pytest.mark.thorough
 @pytest.mark.parametrize("memory", [True, False])
 def test_files_without_such_keys_are_not_opened(
     spark: SparkSession, tmp_path: Path, memory: bool

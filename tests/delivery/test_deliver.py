@@ -570,7 +570,7 @@ def test_a_runner_whose_stream_ends_as_it_begins_delivers_nothing(
     assert source.sink.windows()[-1]["kind"] == "snapshot"
 
 
-@pytest.mark.thorough("snapshot")
+@pytest.mark.thorough
 @pytest.mark.parametrize("on_expired", ["fail", "snapshot"])
 def test_a_runner_that_looked_before_another_delivered_looks_again(
     source: Source, monkeypatch: pytest.MonkeyPatch, on_expired: str

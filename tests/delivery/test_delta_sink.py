@@ -873,6 +873,7 @@ def test_a_table_that_was_set_back_is_noticed_when_its_stream_brought_nothing_ne
     assert source.rows() == copy.rows()
 
 
+@pytest.mark.thorough
 def test_a_registry_that_was_set_back_is_noticed_however_windows_are_cut(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,6 +228,7 @@ def test_columns_that_have_become_others_leave_no_keys(
     assert () == stored_columns(commits, commits.newest, grouping=True)
 
 
+@pytest.mark.thorough
 def test_a_column_of_another_type_is_no_key_any_more(spark: SparkSession, tmp_path: Path) -> None:
     """Whoever writes a table anew with another schema keeps its properties; a wider type has the same values."""
     table = str(tmp_path / "t")

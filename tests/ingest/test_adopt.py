@@ -231,7 +231,7 @@ def test_files_whose_path_looks_like_a_pattern_are_read(
     assert ["overwrite"] == kinds(mirror.assert_current())
 
 
-@pytest.mark.thorough("*1899*", "LEGACY*")
+@pytest.mark.thorough
 @pytest.mark.parametrize("day", [date(1, 1, 1), datetime(1899, 12, 31, tzinfo=UTC)], ids=str)
 @pytest.mark.parametrize("mode", ["EXCEPTION", "LEGACY"])
 def test_days_that_other_readers_take_for_others_are_written_by_spark(
@@ -254,7 +254,7 @@ def test_a_table_for_plain_readers_takes_files_too(fresh: Mirror) -> None:
     assert ["adopt"] == kinds(fresh.assert_current(readers="plain"))
 
 
-@pytest.mark.thorough("policy0")
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", [{"insert_policy": "upsert"}, {"allow_foreign_writes": True}])
 def test_rows_that_may_meet_others_are_read(mirror: Mirror, policy: dict[str, Any]) -> None:
     """Where inserts are upserts, and where nobody looks who else has written."""
@@ -358,6 +358,7 @@ def test_a_harmless_commit_only_costs_another_try(mirror: Mirror) -> None:
     mirror.assert_holds()
 
 
+@pytest.mark.thorough
 def test_a_journal_that_was_set_back_adds_no_file_again(mirror: Mirror) -> None:
     """The table has a batch that it knows nothing of, which Delta would skip, and who adds files does not see."""
     kept = mirror.root / "kept"

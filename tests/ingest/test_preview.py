@@ -83,7 +83,7 @@ def test_a_pending_plan_that_has_to_be_voided_counts_no_more(mirror: Mirror) -> 
     assert ("current", 3) == ((report := mirror.run()).state, report.position)
 
 
-@pytest.mark.thorough("number")
+@pytest.mark.thorough
 @pytest.mark.parametrize("by_time", [False, True], ids=["number", "time"])
 def test_a_pending_plan_that_is_too_large_is_foreseen_in_smaller_batches(
     fresh: Mirror, *, by_time: bool

@@ -169,6 +169,7 @@ def test_a_table_that_is_purged_becomes_plain(mirror: Mirror, asked: str) -> Non
     assert (set(), "plain") == detail(mirror)
 
 
+@pytest.mark.thorough
 def test_a_plain_table_that_was_given_vectors_is_refused(fresh: Mirror) -> None:
     """A table that remembers it and was given vectors all the same is refused, until it forgets."""
     publish_types(fresh, pa.int16())

@@ -249,7 +249,7 @@ def test_a_column_of_nulls_fits_whatever_its_type_is(
     assert "a value of the file does not fit the table's type" in refused.reason
 
 
-@pytest.mark.thorough("a key twice", "twice in a file", "each key once")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "keys, looks",
     [((3, None), 1), ((1, None), 1), ((3, 5), 0), ((3, 3), 1), ((2, 5), 1)],

@@ -90,6 +90,7 @@ def test_any_name_keeps_its_rows_in_order(
     assert {1: names[-1], **own} == values(spark, target)
 
 
+@pytest.mark.thorough
 def test_an_applied_file_is_never_read_again(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
@@ -204,6 +205,7 @@ def test_another_order_asks_for_a_new_start(
     )
 
 
+@pytest.mark.thorough
 def test_delimited_files_come_by_time_too(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

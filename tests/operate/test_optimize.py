@@ -85,7 +85,7 @@ def test_a_file_that_is_gone_fails_its_table_alone(
     assert 3 == mirrorlib.status(target).tables[0].version
 
 
-@pytest.mark.thorough("vacuum")
+@pytest.mark.thorough("vacuum", "enable_feed")
 @pytest.mark.parametrize(
     "upkeep",
     [mirrorlib.optimize, mirrorlib.vacuum, partial(mirrorlib.enable_feed, days=30)],

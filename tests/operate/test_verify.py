@@ -127,7 +127,7 @@ def test_what_was_rescued_counts_as_such_when_it_would_fit_by_now(
     assert 1 == rows.where("_rescued_data IS NOT NULL").count()
 
 
-@pytest.mark.thorough("bigint")
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["bigint", "string"])
 def test_what_came_to_a_key_counts_for_that_key_alone(spark: SparkSession, kind: str) -> None:
     """Whichever of its neighbours it came to: keys that are looked for together, NULL, and those beyond both ends."""

@@ -173,6 +173,7 @@ def test_values_of_every_type_come_back(spark: SparkSession, tmp_path: Path, kin
     check_every_type(spark, tmp_path, nested, to=to.format(tmp_path), **options)
 
 
+@pytest.mark.thorough
 def test_a_backtick_in_a_name_is_read_back(spark: SparkSession, tmp_path: Path) -> None:
     """From CSV, whose columns are cast by name, and a folder that looks like a pattern: Spark would read it twice.
 

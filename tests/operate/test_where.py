@@ -230,6 +230,7 @@ def test_a_file_whose_batch_was_voided_waits(zone: ZoneWriter, target: str) -> N
     assert "not applied yet" in steps[-1].detail
 
 
+@pytest.mark.thorough
 def test_files_are_found_where_they_were_moved_or_said_to_be_gone(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -414,7 +415,8 @@ def long_journal(folder: Path, batches: int, *, by_time: bool) -> tuple[Poller, 
     return poller, counter
 
 
-@pytest.mark.parametrize("by_time", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("by_time", [False, True])
 def test_a_long_journal_is_not_read_through(tmp_path: Path, *, by_time: bool) -> None:
     """A file is found by halves, by its number, or by the place that a file without one has among the others."""
     # By time, it takes some hundreds until more is compacted than not.

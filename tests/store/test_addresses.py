@@ -80,6 +80,7 @@ def test_a_path_object_without_a_slash_is_no_table_of_a_catalog() -> None:
     )
 
 
+@pytest.mark.thorough
 def test_every_public_function_takes_path_objects(
     spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:

@@ -279,6 +279,7 @@ def test_a_table_that_cannot_be_listed_hides_no_other(
                 look()
 
 
+@pytest.mark.thorough
 def test_a_files_name_is_told_whatever_it_is(spark: SparkSession, zone: ZoneWriter) -> None:
     """A stray's bytes that are no text, and a moment as a number that no bigint holds."""
     orders = zone.table("orders", keys=["id"])
