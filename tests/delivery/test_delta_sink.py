@@ -676,7 +676,7 @@ def test_a_window_that_delta_skips_is_no_window_written(
     log.take()
     app = "mirrorlib:export:changes:dbo/t"
     rows = spark.read.format("delta").load(str(log.path)).limit(0).write.format("delta")
-    rows.mode("append").option("txnAppId", app).option("txnVersion", 9 << 32).save(str(log.path))
+    rows.mode("append").option("txnAppId", app).option("txnVersion", 1 << 62).save(str(log.path))
     source.run("INSERT INTO {t} VALUES (2)")
     assert "Delta skipped window 2" in log.fail()
 

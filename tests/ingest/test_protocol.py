@@ -1620,7 +1620,7 @@ def test_a_log_that_was_cleaned_beyond_our_last_commit_is_not_trusted(mirror: Mi
     cut_history(mirror)
     mirror.publish()
 
-    mirror.assert_failed("ForeignWriteError", "history", f"mirrorlib reset TARGET {mirror.name}")
+    mirror.assert_failed("ForeignWriteError", "history", f"mirrorlib rebuild TARGET {mirror.name}")
     mirror.reset()
     mirror.assert_current()
 
@@ -1662,7 +1662,7 @@ def test_a_batch_follows_upkeep_that_was_forgotten(mirror: Mirror) -> None:
     mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('somebody' = 'there')")
     mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('somebody' = 'elsewhere')")
     clean_log(mirror)
-    mirror.assert_failed("ForeignWriteError", "history", f"mirrorlib reset TARGET {mirror.name}")
+    mirror.assert_failed("ForeignWriteError", "history", f"mirrorlib rebuild TARGET {mirror.name}")
 
 
 @pytest.mark.thorough
