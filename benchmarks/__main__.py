@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument(
         "--peers",
         action="store_true",
-        help="delta-rs and Iceberg too, as far as they are installed",
+        help="delta-rs, Iceberg and AUTO CDC too, as far as they are installed",
     )
     parser.add_argument(
         "--results", action="store_true", help="write benchmarks/RESULTS.md and its plot"
@@ -73,7 +73,7 @@ def main() -> None:
     )
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="mirrorlib-bench-"))
     spark = local_spark(cores=2, memory="6g", conf={"spark.master": arguments.master})
-    peers = open_peers(folder) if arguments.peers else []
+    peers = open_peers(folder, spark, quick=arguments.quick) if arguments.peers else []
     size: dict[str, Any] = {"rows": arguments.rows, "rounds": arguments.rounds}
     if arguments.quick:
         size = {"rows": 100_000, "rounds": 1, "commits": 2, "warm_up": 1, "shuffle_partitions": 2}

@@ -1,6 +1,7 @@
 """Other engines on the same files: what each needs to load a table and to merge a change file into it.
 
-delta-rs runs in this process, Iceberg in one of its own (`iceberg_peer.py`), with the newest Spark that it supports.
+delta-rs and Spark's AUTO CDC (`auto_cdc_peer.py`) run in this process, Iceberg in one of its own (`iceberg_peer.py`),
+with the newest Spark that it supports.
 A peer that is not installed is left out, and the results say so.
 """
 
@@ -13,10 +14,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
+from auto_cdc_peer import AutoCdc
 from data import COLUMNS, MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
 ICEBERG_PYTHON = HERE.parent / ".venv-iceberg/bin/python"
@@ -144,8 +148,8 @@ class Iceberg:
         raise RuntimeError(msg)
 
 
-def open_peers(folder: Path) -> list[Peer]:
-    """Open those that are installed."""
+def open_peers(folder: Path, spark: SparkSession, *, quick: bool) -> list[Peer]:
+    """Open those that are installed; *quick*, AUTO CDC is left out, whose batches take half a CPU minute each."""
     peers: list[Peer] = []
     try:
         peers.append(DeltaRs())
@@ -155,4 +159,6 @@ def open_peers(folder: Path) -> list[Peer]:
         peers.append(Iceberg(folder))
     else:
         print("Iceberg is not installed (make bench does): it is left out")
+    if not quick:
+        peers.append(AutoCdc(spark))
     return peers

@@ -105,6 +105,17 @@ def spark() -> Iterator[SparkSession]:
         session.stop()
 
 
+@pytest.fixture
+def callbacks(spark: SparkSession) -> Iterator[None]:
+    """Let a stream's batches come to this process, though others share its Java."""
+    shared = os.environ.get(shared_java.PLACE)
+    if shared is None or COMPUTE == "connect":
+        yield
+        return
+    with shared_java.called_back(spark, shared):
+        yield
+
+
 @pytest.fixture(scope="session")
 def rounds(pytestconfig: pytest.Config) -> Callable[[int], int]:
     """Cut how often something random is tried: the whole suite tries all, the quick one a part."""

@@ -8,6 +8,7 @@ Spark, writes `{"port": …, "secret": …}` to the file at the place, lives unt
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,22 @@ def attach(place: str) -> SparkSession:
     jsc = gateway.jvm.JavaSparkContext.fromSparkContext(running)
     context = SparkContext(gateway=gateway, jsc=jsc, conf=SparkConf(_jconf=jsc.getConf()))
     return SparkSession(context).newSession()
+
+
+@contextlib.contextmanager
+def called_back(spark: SparkSession, place: str) -> Iterator[None]:
+    """Let Java call this process alone: of those that share it, it calls the one that said so last."""
+    from py4j.java_gateway import JavaObject
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway = spark.sparkContext._gateway
+    with Path(place).with_suffix(".called").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ensure_callback_server_started(gateway)
+        server = JavaObject("GATEWAY_SERVER", gateway._gateway_client)
+        address = server.getCallbackClient().getAddress()
+        server.resetCallbackClient(address, gateway._python_proxy_port)
+        yield
 
 
 def _await(place: Path) -> dict[str, object]:

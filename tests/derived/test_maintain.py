@@ -39,7 +39,7 @@ from tables import newest_version, read_versions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("callbacks")]
 
 SCHEMA = "id int, gone boolean, at int, v string"
 INSERT, UPDATE, DELETE = (1, False, 1, "inserted"), (1, None, 2, "updated"), (1, True, 3, None)

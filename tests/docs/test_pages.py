@@ -64,6 +64,7 @@ def run_command(line: str) -> int | str | None:
     "verify",
     "where-is",
 )
+@pytest.mark.usefixtures("callbacks")  # one of them streams
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(
     spark: SparkSession, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -134,6 +134,7 @@ def test_a_stream_keeps_what_the_rules_keep(
 
 
 @pytest.mark.smoke
+@pytest.mark.usefixtures("callbacks")
 @pytest.mark.thorough("connect")
 def test_the_batch_inside_a_stream_gets_its_keys_by_propagate(
     session: SparkSession, tmp_path: Path

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.zones import TableWriter, ZoneWriter
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("callbacks")]
 
 PATIENCE = 120  # seconds for what a query does in a few
 
