@@ -375,6 +375,20 @@ def test_a_folder_that_was_emptied_is_not_begun_anew_in_the_middle(windows: Wind
     assert [["2-0", "2-1", "2-2"]] == numbered.values()
 
 
+def test_a_stream_whose_own_file_was_removed_for_its_age_goes_on(windows: Windows) -> None:
+    """And one that begins anew still sorts behind what readers have seen."""
+    windows.deliver(*three(1), kind="snapshot")
+    windows.store.delete_folder("dbo/orders/_manifest/streams")
+    windows.deliver(*three(2))
+    anew = Windows(windows.spark, windows.root, "two", ordinal=2, began_at="2026-01-02")
+    anew.deliver(*three(3), kind="snapshot")
+    assert [
+        "00000100000000000001-snapshot",
+        "00000100000000000002",
+        "00000200000000000001-snapshot",
+    ] == list(windows_of(windows.folder))
+
+
 def test_what_a_killed_runner_claimed_in_a_folder_that_was_removed_counts_for_nothing(
     windows: Windows,
 ) -> None:

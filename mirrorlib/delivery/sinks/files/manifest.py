@@ -94,19 +94,21 @@ class Receiver:
         places = [int(name[:_PLACE]) for name in left if name[:_PLACE].isdecimal()]
         while True:
             said = numbered_files(self.store, f"{self._manifest}/streams")
-            number = max([*said] or places, default=0)
-            newest = (self._read(said[number], dict) if said else None) or {}
+            # Whoever removes files by their age takes the streams' own away; windows go on behind the newest one.
+            newest = {} if said else self._newest()
+            number = max([*said] or [*places, int(newest.get("window", "0")[:_PLACE])])
+            newest = (self._read(said[number], dict) or {}) if said else newest
             if newest.get("stream") == stream.uuid:
                 mark = "" if plan.kind == "changes" else "-reset" if plan.reset else "-snapshot"
                 return f"{number:0{_PLACE}d}{plan.number:014d}{mark}"
-            self._check_successor(delivery, newest)
+            self._check_successor(delivery, newest if said else {})
             facts = pick(stream, "consumer", "table", "ordinal", "began_at")
             data = record_bytes({"stream": stream.uuid, **facts})
             self.store.put_new(f"{self._manifest}/streams/{number + 1:06d}.json", data)
 
     def last(self, stream: Stream) -> int:
         """Return the number of a stream's last window that is known to be here; 0 for none."""
-        newest = self._read(f"{self._manifest}/newest.json", dict) or {}
+        newest = self._newest()
         return int(newest["number"]) if newest.get("stream") == stream.uuid else 0
 
     def entry(self, window: str) -> ManifestEntry | None:
@@ -141,8 +143,9 @@ class Receiver:
 
     def tidy(self, entry: ManifestEntry) -> None:
         """Say that a window is the last one, and remove what attempts at it and former ones have left."""
-        newest = self._read(f"{self._manifest}/newest.json", dict) or {}
-        if newest.get("window", "") < entry.window:  # others may have gone on, of a new stream too
+        if (
+            self._newest().get("window", "") < entry.window
+        ):  # others may have gone on, of a new stream too
             said = record_bytes(pick(entry, "stream", "number", "window"))
             self.store.put(f"{self._manifest}/newest.json", said)
         for window in contents(self.store, self._staging).folders:
@@ -161,6 +164,10 @@ class Receiver:
             msg = f"{place} does not have {what} that the changes follow on"
             step = "Somebody emptied it: rewind the consumer to a snapshot."
             raise LandingZoneError(msg, table=self.table, next_step=step)
+
+    def _newest(self) -> dict[str, Any]:
+        """Read which window is the last one here, and whose it is."""
+        return self._read(f"{self._manifest}/newest.json", dict) or {}
 
     def _read(self, path: str, revive: Callable[[dict[str, Any]], T]) -> T | None:
         what = "the list of what was delivered"
