@@ -564,6 +564,20 @@ def test_a_window_that_was_refused_leaves_no_keys_to_delete(windows: Windows) ->
     assert [(3, "c")] == anew.rows()
 
 
+def test_keys_whose_first_notes_were_removed_for_their_age_are_not_all() -> None:
+    """A snapshot that deletes the others alone would leave rows with readers that are gone."""
+    zone, window = noted(["a", "b"], pa.array([1, 2]))
+    keys = notes(zone, ["a", "b"], window.schema)
+    keys.note(2, window, window.select(["a", "b"]), replaces=False)
+    assert [1, 2] == keys.read(2)["a"].to_pylist()
+    listed = zone.list_folder(f"{FOLDER}/_mirrorlib/export/keys")
+    assert listed is not None
+    zone.delete(min(file.path for file in listed.files))
+    with pytest.raises(LandingZoneError, match="does not tell any more which keys"):
+        keys.read(2)
+    keys.check(2, keyed(DELETE, ["a", "b"], pa.array([1, 2])))
+
+
 def test_a_key_whose_new_type_was_refused_is_compared_in_its_old_one() -> None:
     """Its window was noted and not published; the type was taken back at the source."""
     zone, window = noted(["a", "b"], pa.array([1, 2], pa.int32()))

@@ -99,7 +99,7 @@ class KnownKeys:
         files = contents(self._zone, self._folder).files
         return [(int(name[1]), one) for one in files if (name := _NAME.fullmatch(one.name))]
 
-    def _notes(self, published: int) -> Iterator[pa.Table]:
+    def _notes(self, published: int) -> Iterator[tuple[int, pa.Table]]:
         """Read what was noted of numbers that are published, by the window that was published there.
 
         What was noted above them no reader holds: whoever publishes it meanwhile makes this window's file fail.
@@ -112,7 +112,7 @@ class KnownKeys:
                 if claim is None or file.name != _name(number, claim.batch_id or ""):
                     continue  # whose runner was overtaken
             with self._zone.open_file(file.path) as source:
-                yield self._as_now(open_parquet(source).read())
+                yield number, self._as_now(open_parquet(source).read())
 
     def _as_now(self, noted: pa.Table) -> pa.Table:
         """Give a note's keys the names and types that they have now: they may be spelled otherwise, or be widened."""
@@ -127,16 +127,19 @@ class KnownKeys:
         return pa.table(columns).replace_schema_metadata(noted.schema.metadata)
 
     def _fold(self, published: int, wanted: pa.Array | None = None) -> pa.Table | None:
-        """Fold files to the keys that may be there, or to some of them; None when there are no files."""
+        """Fold files to the keys that may be there, None where the first are gone; or to some, as far as is known."""
         tables: list[pa.Table] = []
-        for noted in self._notes(published):
+        begun = wanted is not None
+        for number, noted in self._notes(published):
+            begun |= number == 1  # somebody may remove files by their age
             if _ALL in (noted.schema.metadata or {}):
+                begun = True
                 tables.clear()
             keys = noted
             if wanted is not None:
                 keys = keys.filter(pc.is_in(keys[self._keys[0]], value_set=wanted))
             tables.append(keys.replace_schema_metadata(None))
-        if not tables:
+        if not (tables and begun):
             return None
         held = self._last(pa.concat_tables(tables, promote_options="permissive"))
         return held.filter(pc.invert(held[_GONE]))
