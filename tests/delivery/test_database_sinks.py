@@ -32,7 +32,7 @@ from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.jdbc.database import STAGE, DatabaseTable
 from mirrorlib.delivery.sinks.jdbc.kinds import kind_of, widens
 from mirrorlib.delivery.sinks.jdbc.postgres import PostgresSession
-from mirrorlib.delivery.sinks.jdbc.sink import open_sink
+from mirrorlib.delivery.sinks.jdbc.sink import open_database, open_sink
 from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
 from mirrorlib.errors import (
     JournalError,
@@ -609,7 +609,7 @@ def test_an_unheard_commit_is_found_by_the_next_run(
 CHILD = """
 import os, pickle, signal, sys
 task = pickle.load(open(sys.argv[1], "rb"))
-from mirrorlib.delivery.sinks.jdbc.sink import open_sink
+from mirrorlib.delivery.sinks.jdbc.sink import open_database, open_sink
 from mirrorlib.delivery.sinks.jdbc.postgres import PostgresSession
 from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
 
@@ -762,6 +762,9 @@ def test_columns_without_keys_may_be_called_as_our_statements_call_things(
         "held",
         "rowid",
         "stage",
+        "t",
+        "c",
+        "oid",
     )
     schema = ", ".join(f"{name} int" for name in names)
 
@@ -772,6 +775,27 @@ def test_columns_without_keys_may_be_called_as_our_statements_call_things(
     told = [row(1, "delete"), row(2, "update_preimage"), row(20, "update_postimage")]
     sink.deliver(feed.next(schema, told))
     assert Counter([(1,), (3,), (20,)]) == receiver.rows(columns="times")
+
+
+def test_rows_are_found_without_keys_in_a_table_that_somebody_has_divided(
+    make: Callable[[str], Receiver],
+) -> None:
+    """Rows in the same place of two parts are two rows."""
+    receiver, place = make("postgres"), DatabaseTable("public", "t")
+    for statement in (
+        "CREATE TABLE t (id int) PARTITION BY LIST (id)",
+        "CREATE TABLE one PARTITION OF t FOR VALUES IN (1)",
+        "CREATE TABLE two PARTITION OF t FOR VALUES IN (2)",
+        "INSERT INTO t VALUES (1), (2)",
+        "ALTER TABLE t OWNER TO mirror",
+    ):
+        receiver.run(statement)
+    with open_database(receiver.address).session("t", ()) as session:
+        session.run(f"CREATE TEMPORARY TABLE {STAGE} (op int, copies int, c0 int)")
+        session.run(f"INSERT INTO {STAGE} VALUES (-1, 1, 1)")
+        assert 1 == session.take_out(place, ["id"])
+        session.commit()
+    assert Counter([(2,)]) == receiver.rows("t")
 
 
 def test_rows_are_found_without_keys_in_a_time_that_grows_with_them(tmp_path: Path) -> None:

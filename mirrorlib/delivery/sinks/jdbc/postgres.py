@@ -270,15 +270,17 @@ class PostgresSession:
         """Take out as many of each row as the stage lists as gone; return how many the table had.
 
         Rows are compared as values of their own: NULL equals NULL then, and the server can hash or sort them.
+        Where its owner has divided the table, each part numbers its rows anew.
         """
         row = f"ROW({quoted(columns)})"
         staged = f"ROW({', '.join(f'c{n}' for n in range(len(columns)))})"
         gone = f"SELECT {staged} AS gone, sum(copies) AS times FROM {STAGE} WHERE op < 0 GROUP BY 1"  # noqa: S608  # numbered
-        held = f"SELECT ctid AS id, {row} AS held FROM {place.sql}"  # noqa: S608  # quoted
+        held = f"SELECT tableoid AS oid, ctid AS id, {row} AS held FROM {place.sql}"  # noqa: S608  # quoted
         nth = "row_number() OVER (PARTITION BY gone) AS nth"
-        found = f"SELECT id, {nth}, times FROM ({held}) AS h JOIN ({gone}) AS g ON held = gone"  # noqa: S608  # quoted
-        chosen = f"SELECT id FROM ({found}) AS f WHERE nth <= times"  # noqa: S608  # quoted
-        statement = f"DELETE FROM {place.sql} WHERE ctid IN ({chosen})"  # noqa: S608  # quoted
+        found = f"SELECT oid, id, {nth}, times FROM ({held}) AS h JOIN ({gone}) AS g ON held = gone"  # noqa: S608  # quoted
+        chosen = f"SELECT oid, id FROM ({found}) AS f WHERE nth <= times"  # noqa: S608  # quoted
+        same = "t.ctid = c.id AND t.tableoid = c.oid"
+        statement = f"DELETE FROM {place.sql} AS t USING ({chosen}) AS c WHERE {same}"  # noqa: S608  # quoted
         return self._connection.execute(statement.encode()).rowcount
 
     def commit(self) -> None:
