@@ -1239,7 +1239,7 @@ def test_a_table_that_was_removed_is_not_begun_anew_in_the_middle(
     for table in ("dbo.orders", "_mirrorlib_tables", "_mirrorlib_positions"):
         receiver.run(f"DROP TABLE {table}")
     window = feed.next(schema, [(2, "b", "insert")])
-    refuse(receiver, window, JournalError, "has not the table any more")
+    refuse(receiver, window, JournalError, "has not the table any more", 'orders")')
     sink.deliver(replace(window, given=0))
     assert Counter([(2, "b")]) == receiver.rows()
 

@@ -195,7 +195,8 @@ def null_key(table: str, key: str) -> SchemaError:
 def duplicate_key(table: str, keys: Iterable[str]) -> SchemaError:
     """Say that the table has several rows of one key."""
     msg = "several rows of the table have the same key"
-    step = f"Make them one at the source, or give other keys or none ({KEY_OPTIONS}); then {BEGIN_ANEW}"
+    step = "Make them one at the source, see who else writes to the table in the database, or give other keys or none"
+    step = f"{step} ({KEY_OPTIONS}); then {BEGIN_ANEW}"
     return SchemaError(msg, table=table, column=", ".join(keys), next_step=step)
 
 

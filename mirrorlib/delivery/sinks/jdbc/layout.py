@@ -209,7 +209,7 @@ def _check_follows(held: Held, delivery: Delivery) -> None:
     if record is None:
         if held.number or delivery.continues:
             msg = "the database has not the table any more that the changes are for"
-            _refuse(msg, stream, None, _BEGIN_ANEW)
+            _refuse(msg, stream, held.place.sql, _BEGIN_ANEW)
         return
     at = held.at if record.keys else record.delta_version
     gap = tell_gap(delivery, record.stream, record.table_id, record.delta_version, at)

@@ -73,8 +73,8 @@ class DatabaseSink:
             self._apply(delivery, shape, staged)
         except database.UnfitError as exc:
             msg = "the database cannot hold a value of the column"
-            step = "Correct the rows: text has to be UTF-8, for PostgreSQL without NUL, and years from 1 to 9999; then"
-            step = f"{step} {database.BEGIN_ANEW}"  # the window is repeated as it was planned
+            step = "Correct the rows: text has to be UTF-8, for PostgreSQL without NUL and in its encoding, and years"
+            step = f"{step} from 1 to 9999; then {database.BEGIN_ANEW}"  # the window is repeated as it was planned
             name, said = find_unfit(frame, shape), str(exc)
             raise SchemaError(msg, table=table, column=name, found=said, next_step=step) from exc
         return staged.rows or None
