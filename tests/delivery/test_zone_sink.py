@@ -850,6 +850,11 @@ def test_bad_input_is_refused_by_table_and_column(windows: Windows) -> None:
     windows.keys = ("id",)
     with pytest.raises(LandingZoneError, match="another publisher"):
         windows.deliver((1, INSERT, 1, "a"), kind="snapshot", again=True)
+    windows.zone.delete_folder(FOLDER)
+    windows.deliver((1, INSERT, 1, "a"), kind="snapshot", again=True)
+    windows.zone.put(f"{FOLDER}/_metadata.json", b'{"keyColumns": ["v"]}')
+    with pytest.raises(SchemaError, match=r"found id instead of v.*or begin anew\. Delete the tab"):
+        windows.deliver((2, INSERT, 2, "b"))
 
 
 # With the runner, from real tables to real mirrors.

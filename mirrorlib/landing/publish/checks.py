@@ -18,14 +18,12 @@ from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.landing.columns import INSERT, UPSERT
 from mirrorlib.landing.delimited.values import DATA_TYPES, has_four_digits, read_values
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
-from mirrorlib.landing.publish.declare import published_type
+from mirrorlib.landing.publish.declare import OR_ANEW, published_type
 from mirrorlib.landing.publish.files import has_no_numbers
 from mirrorlib.landing.publish.known import KnownSchema
 from mirrorlib.landing.publish.rows import MARKER_COLUMN, count_markers, mark_rows, spelled_in
 from mirrorlib.landing.types import is_number
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused, fit_values
-
-OR_ANEW = "or delete the table folder and publish the table anew; force publishes it as it is."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type, plain_type
 from mirrorlib.store.records import json_bytes
 
 PublishFormat: TypeAlias = Literal["parquet", "csv"]
+OR_ANEW = "or delete the table folder and publish the table anew; force publishes it as it is."
 
 CSV_PROPERTIES: Mapping[str, str] = {
     "FirstRowAsHeader": "true",
@@ -102,7 +103,6 @@ def partner_bytes(
 def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str) -> TableMetadata:
     """Bring together what is wanted and what is stated already: that stays, but keys may be added where none are."""
     free, stated = wanted.force or stated is None, stated or TableMetadata()
-    anew = "or delete the table folder and publish the table anew; force writes it as it is."
     named, by = ("parquet", "csv"), wanted.partition_by
     csv = wanted.file_format == "csv" if wanted.file_format else stated.is_text
     partitioned = stated.partitioned if by is None else bool(by)
@@ -113,7 +113,7 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
         if old != new and not free:
             before, now = str(old).lower(), str(new).lower()  # of true and false, JSON's words
             msg = f"the table's {name} is {before} already and cannot become {now}"
-            raise MetadataError(msg, table=table, next_step=f"Leave it out, {anew}")
+            raise MetadataError(msg, table=table, next_step=f"Leave it out, {OR_ANEW}")
     if stated.detection != "sequential":
         msg = "the table's files are declared to go by time, and mirrorlib publishes numbered files only"
         raise MetadataError(msg, table=table, next_step="Publish to a table of your own.")
@@ -126,7 +126,7 @@ def settle_metadata(wanted: Wanted, stated: TableMetadata | None, *, table: str)
     if set(map(fold_name, keys)) != set(map(fold_name, wished)):
         if keys and not free:
             found = f"{', '.join(wished)} instead of {', '.join(keys)}"
-            step = f"Use the keys that are declared, {anew}"
+            step = f"Use the keys that are declared, {OR_ANEW}"
             msg = "the table's keys cannot change"
             raise SchemaError(msg, table=table, found=found, next_step=step)
         keys = wished

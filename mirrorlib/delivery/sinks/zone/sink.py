@@ -29,8 +29,8 @@ from mirrorlib.errors import (
 from mirrorlib.feed.net import VERSION
 from mirrorlib.journal.streams import Stream
 from mirrorlib.landing.publish.allocate import fulfilled, newest_claim, newest_number
-from mirrorlib.landing.publish.checks import OR_ANEW
 from mirrorlib.landing.publish.claims import Claim, FileSequence
+from mirrorlib.landing.publish.declare import OR_ANEW
 from mirrorlib.landing.publish.table import LandingTable
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.names import parse_name
