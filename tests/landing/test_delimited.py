@@ -212,7 +212,7 @@ def test_q41_the_escape_character_means_only_what_it_is_for(field: bytes, meanin
 
 
 def test_q41_a_backslash_may_end_a_row() -> None:
-    """Where values are quoted, nobody escapes a line end."""
+    """Where values are quoted, nobody escapes a line end outside of quotes."""
     for end in (b"\n", b"\r\n", b"\r", b""):
         assert [("1", "C:\\temp\\")] == rows(b"a,b\n1,C:\\temp\\" + end, AB, block_bytes=10)
 
@@ -221,6 +221,7 @@ def test_q41_a_backslash_may_end_a_row() -> None:
     "options,field,meaning",
     [
         ({"escape": ""}, b'"a\\"', "a\\"),
+        ({}, b'"a\\\nb\\\r\n\\\\\nc"', "a\nb\r\n\\\nc"),
         ({"escape": ""}, b'"a""b"', 'a"b'),
         ({"escape": '"'}, b'"a""b\\"', 'a"b\\'),
         ({"escape": "/"}, b'"a/"b//"', 'a"b/'),
