@@ -235,6 +235,15 @@ def test_a_file_keeps_to_the_byte_notation_of_its_first_value() -> None:
         assert (3, "4 characters, letters and signs") == (error.line, error.found)
 
 
+@pytest.mark.parametrize("value", ["0123456789ABCDEF", "0123456789abcdef" * 2])
+def test_hexadecimal_digits_without_0x_are_not_taken_for_base64(value: str) -> None:
+    """Databases write bytes so, and base64 of other bytes looks the same; zeros in base64 have no digits."""
+    how = dialect({"id": "Int32", "v": "ByteArray"})
+
+    assert "0x" in str(refusal(f"id,v\n1,\n2,{value}\n".encode(), how))
+    assert [(1, bytes(12))] == rows(b"id,v\n1,AAAAAAAAAAAAAAAA\n", how)
+
+
 @pytest.mark.parametrize(
     "value,shape",
     [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -33,6 +34,8 @@ _DATE_TIME = rf"^{_DATE}(?:[Tt ]{_CLOCK}{_ZONE})?$"
 _DATE_ALONE = rf"^{_DATE}(?:[Tt ]00:00(?::00(?:\.0+)?)?[Zz]?)?$"
 _TIME_OF_DAY = rf"^(?:{_DATE}[Tt ])?{_CLOCK}{_ZONE}$"
 _HEXADECIMAL = r"^0[xX]([0-9a-fA-F]{2})*$"
+# As databases write bytes; base64 of as many is such text once in two thousand million.
+_BARE_HEXADECIMAL = re.compile(r"(?=.*[0-9])(?:[0-9a-f]{16,}|[0-9A-F]{16,})")
 _SOME = 64  # values: Arrow takes 30 times as long to refuse one as to read one
 _LONGEST_CLOCK = len("hh:mm:ss.ffffff")
 
@@ -87,6 +90,9 @@ class ByteNotation:
         """Decode; settle on a notation when the first value comes by."""
         digits = pc.match_substring_regex(values, _HEXADECIMAL)
         if self.hexadecimal is None:
+            if _BARE_HEXADECIMAL.fullmatch(pc.drop_null(values)[0].as_py()):
+                msg = "hexadecimal digits without 0x are base64, too, of other bytes"
+                raise pa.ArrowInvalid(msg)
             self.hexadecimal = bool(pc.drop_null(digits)[0].as_py())
         if self.hexadecimal:
             _demand(digits)
