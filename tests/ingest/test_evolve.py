@@ -20,6 +20,7 @@ from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files, rows_of
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.next_batch import warnings_of
 from mirrorlib.journal.entries import Policies
+from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.names import sequence_number
 from mirrorlib.store import open_store
 
@@ -243,6 +244,22 @@ def test_a_bigint_is_not_rounded_by_the_type_that_its_column_widens_to(
     assert "mirrorlib reset TARGET TABLE --start-at N" in str(error)
     exact = prepared(zone, before, pa.table({"v": [1, 2**24 + 1]}))
     assert (None, "v double") == (exact.fault, shown(exact.growth.columns))
+
+
+def test_text_that_is_declared_otherwise_than_before_is_told_a_way_that_works(
+    zone: ZoneWriter,
+) -> None:
+    """Every file is read by what is declared now, once the table starts over."""
+    orders = zone.table("orders")
+    (orders.folder / "1.csv").write_bytes(b"v\nx\n")
+    store = open_store(str(zone))
+    policies = replace(POLICIES, dialect=Dialect())
+    source = Source(zone=store, table="orders", folder="orders", policies=policies)
+
+    error = fault(prepare_files(source, [store.stat("orders/1.csv")], columns("v int")))
+
+    assert "no type holds both" in str(error)
+    assert str(error).endswith("mirrorlib reset TARGET orders")
 
 
 @ROADS

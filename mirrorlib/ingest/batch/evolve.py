@@ -17,6 +17,7 @@ import pyarrow as pa
 from mirrorlib.delta.columns import NO_TYPE_STEP, Column, Columns, find_column, in_place, sql_type
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import by_name, fold_name
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import OpenedFile
 from mirrorlib.ingest.rows.read import find_misfit
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
@@ -129,7 +130,7 @@ class Newcomer:
         policies = source.policies
         types = f"{column.stored} in the file, {mine.sql_type} in the table"
         if wider is None or wider == mine.type:
-            raise self._error(column, _NONE_HOLDS_BOTH, types, NO_TYPE_STEP, row)
+            raise self._error(column, _NONE_HOLDS_BOTH, types, _way_out(source), row)
         old = find_column(self.before, mine.name)
         rewrites = old is not None and not _widens_in_place(old.type, wider, policies.readers)
         if rewrites and not self.rewritable:
@@ -145,7 +146,7 @@ class Newcomer:
         wide = replace(mine, type=wider)
         unheld = find_misfit(self.landed, column, wider)
         if unheld is not None and policies.plain != "add":
-            raise self._error(column, _NONE_HOLDS_BOTH, types, NO_TYPE_STEP, unheld)
+            raise self._error(column, _NONE_HOLDS_BOTH, types, _way_out(source), unheld)
         for one in self.earlier if (mine.type, wider) == (pa.int64(), pa.float64()) else ():
             its = one.schema.column(mine.name)
             if its is not None and find_misfit(one, its, wider) is not None:
@@ -160,6 +161,16 @@ class Newcomer:
     ) -> SchemaError:
         facts = {"column": column.name, "found": found, "next_step": step}
         return self.landed.fault(SchemaError, msg, row=row, **facts)
+
+
+def _way_out(source: Source) -> str:
+    """Say what to do where no type holds both: text has the type that is declared, in every file."""
+    if source.policies.dialect is None or source.policies.plain is not None:
+        return NO_TYPE_STEP
+    return (
+        "Declare the column in SchemaDefinition as it was (String where it was not declared); or start the table over, "
+        f"which reads all its files by what is declared now: mirrorlib reset TARGET {source.table}"
+    )
 
 
 def growth_of(before: Columns, after: Columns, readers: Readers | None = None) -> Growth:
