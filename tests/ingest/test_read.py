@@ -26,7 +26,7 @@ from mirrorlib.ingest.rows.read import (
 from mirrorlib.journal.entries import Policies
 from mirrorlib.landing import parquet
 from mirrorlib.landing.delimited.dialect import Dialect
-from mirrorlib.store import StoredFile, open_store
+from mirrorlib.store import LocalStore, StoredFile, open_store
 from tests.zones import marker_array
 
 if TYPE_CHECKING:
@@ -273,6 +273,22 @@ def test_a_file_removed_since_it_was_listed_is_told_as_such(
 
     with pytest.raises(FileChangedError, match="the change file was removed"):
         read_landed(source(orders), file, decode=decode)
+
+
+def test_text_is_opened_once(orders: TableWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its header and its rows: an object store is asked twice for each time."""
+    path = orders.path(1).with_suffix(".csv")
+    path.write_text("id\n1\n")
+    opened, open_file = list[str](), LocalStore.open_file
+
+    def counted(store: LocalStore, name: str) -> BinaryIO:
+        opened.append(name)
+        return open_file(store, name)
+
+    monkeypatch.setattr(LocalStore, "open_file", counted)
+
+    assert 1 == landed(orders, path, dialect=Dialect()).schema.rows
+    assert 1 == len(opened)
 
 
 def test_large_files_are_read_in_pieces(

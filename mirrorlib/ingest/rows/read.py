@@ -138,7 +138,7 @@ def _read_rows(handle: BinaryIO, room: Room) -> pa.Table | None:
 def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: Room) -> Landed:
     """Read text to its end: without a footer, nothing less tells its rows and whether they are sound."""
     hashing = Hashing(handle)
-    opened = open_file(source, file)
+    opened = open_file(source, file, cast("BinaryIO", hashing))
     counts: Counter[int] = Counter()
     keys, untyped = typed_keys(opened)
     kept: list[pa.Table] | None = []
