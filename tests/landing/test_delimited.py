@@ -353,7 +353,10 @@ def test_a_quoted_value_without_end_is_refused_where_it_begins(block_bytes: int)
         error = refusal(b"a,b\n1,2\n3," + rest, AB, block_bytes=block_bytes)
 
         reason = "a quoted value has no end; the file may be an upload under way"
-        assert (reason, 3, GOOD_FILE) == (error.reason, error.line, error.next_step)
+        assert (reason, 3) == (error.reason, error.line)
+        assert str(error).endswith(
+            'where \\ is data, state "EscapeCharacter": "\\"" in _metadata.json.'
+        )
 
 
 @pytest.mark.parametrize("block_bytes", [10, 11, 12, 1000])
@@ -365,8 +368,15 @@ def test_text_behind_a_closing_quote_is_refused(block_bytes: int) -> None:
         error = refusal(data, AB, block_bytes=block_bytes)
 
         assert ("there is text behind a closing quote", 4) == (error.reason, error.line)
-        step = "Double or escape the quotes inside quoted values, and publish the file again."
-        assert step == error.next_step
+        step = "Double or escape the quotes inside quoted values, and publish the file again"
+        assert f"{step}; where" in str(error)
+
+
+def test_a_row_that_an_escape_may_have_made_short_says_how_to_state_none() -> None:
+    """As a path that ends in a backslash does, of a writer that escapes nothing."""
+    error = refusal(b"a,b\n1,2\nC:\\dir\\,3\n", AB)
+
+    assert 'where \\ is data, state "EscapeCharacter": "\\""' in str(error)
 
 
 @pytest.mark.thorough("data2*")

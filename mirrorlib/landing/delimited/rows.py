@@ -125,10 +125,8 @@ def _check_unfinished(
     if not last and (unended or place == len(text)):
         return
     line = piece.line + text.count(grammar.line_end, 0, place)
-    if unended:
-        raise file.fault(OPEN_QUOTE, line=line)
-    msg = "there is text behind a closing quote"
-    step = "Double or escape the quotes inside quoted values, and publish the file again."
+    msg = OPEN_QUOTE if unended else "there is text behind a closing quote"
+    step = f"Double or escape the quotes inside quoted values, and publish the file again{file.or_no_escape}."
     raise file.fault(msg, line=line, next_step=step)
 
 

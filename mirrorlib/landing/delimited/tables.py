@@ -84,7 +84,10 @@ class Reading:
                 what = "fewer" if count < expected else "more"
                 msg = f"the row has {what} fields than the header"
                 found = f"{count} in place of {expected}"
-                return opened.file.fault(msg, row=row, line=line, found=found)
+                escaped = count < expected and opened.grammar.escape in text
+                hint = opened.file.or_no_escape if escaped else ""
+                step = f"Publish a good file under the same name{hint}; the next run reads it."
+                return opened.file.fault(msg, row=row, line=line, found=found, next_step=step)
         return opened.file.fault("the rows cannot be parsed", line=piece.line)
 
     def typed(self, piece: Piece, fields: pa.Table, first_row: int) -> pa.Table:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,6 +65,14 @@ class TextFile:
     def fault(self, reason: str, **facts: str | int | None) -> ChangeFileError:
         """Say what is wrong with the file."""
         return ChangeFileError(reason, table=self.table, file=self.file.name, **facts)  # type: ignore[arg-type]  # its own parameters
+
+    @property
+    def or_no_escape(self) -> str:
+        r"""Say how to state that nothing escapes, "" where nothing does: most writers leave `C:\dir\` as it is."""
+        escape, quote = self.dialect.escape, self.dialect.quote
+        if escape in ("", quote):
+            return ""
+        return f'; where {escape} is data, state "EscapeCharacter": {json.dumps(quote)} in _metadata.json'
 
     def undecodable(self, exc: UnicodeDecodeError, line: int, codec: str) -> ChangeFileError:
         """Name the bytes that are no text."""
