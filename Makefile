@@ -74,7 +74,7 @@ soak: .venv/dev.stamp ## Live through a day of CYCLES polls in which anything ha
 history: .venv/dev.stamp ## Read a history of N random commits in random windows (N=10000: an hour and a half)
 	MIRRORLIB_HISTORY=$(N) $(BIN)/pytest --thorough -n 2 --dist load tests/feed/test_long_history.py
 
-bench: .venv/dev.stamp .venv-iceberg/stamp ## Measure against the MERGE recipe and peers: an hour and a quarter
+bench: .venv/dev.stamp .venv-iceberg/stamp ## Measure against the MERGE recipe and peers: two hours
 	$(BIN)/python -m benchmarks --peers --rounds 5 --results
 
 bench-quick: .venv/dev.stamp ## See that every workload runs and ends equal, in minutes
