@@ -358,7 +358,6 @@ def test_a_harmless_commit_only_costs_another_try(mirror: Mirror) -> None:
     mirror.assert_holds()
 
 
-@pytest.mark.thorough
 def test_a_journal_that_was_set_back_adds_no_file_again(mirror: Mirror) -> None:
     """The table has a batch that it knows nothing of, which Delta would skip, and who adds files does not see."""
     kept = mirror.root / "kept"

@@ -259,7 +259,7 @@ def test_text_that_is_declared_otherwise_than_before_is_told_a_way_that_works(
     error = fault(prepare_files(source, [store.stat("orders/1.csv")], columns("v int")))
 
     assert "no type holds both" in str(error)
-    assert str(error).endswith("mirrorlib reset TARGET orders")
+    assert "mirrorlib reset TARGET orders;" in str(error)
 
 
 @ROADS

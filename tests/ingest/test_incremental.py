@@ -92,9 +92,8 @@ def test_numbered_files_are_applied_by_short_looks(mirror: Mirror, listings: lis
     mirror.table.path(1).unlink()
     mirror.assert_current(moved_from=old, **SHORT)
     mirror.publish()
-    mirror.assert_current(
-        **SHORT
-    )  # in full: the newest batch, which tells where to look on from, came from the old place
+    # In full: the newest batch, which tells where to look on from, came from the old place.
+    mirror.assert_current(**SHORT)
     mirror.publish()
     assert 10 == short(mirror, listings).position
     mirror.publish()

@@ -294,7 +294,7 @@ def test_a_file_replaced_while_spark_appends_it_is_told(mirror: Mirror) -> None:
     assert "may be in it either way" in report.reason
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("False")
 @pytest.mark.usefixtures("by_spark")
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_table_in_doubt_stays_so_until_it_is_reset(

@@ -90,7 +90,6 @@ def test_any_name_keeps_its_rows_in_order(
     assert {1: names[-1], **own} == values(spark, target)
 
 
-@pytest.mark.thorough
 def test_an_applied_file_is_never_read_again(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:

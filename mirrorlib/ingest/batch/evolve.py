@@ -169,7 +169,8 @@ def _way_out(source: Source) -> str:
         return NO_TYPE_STEP
     return (
         "Declare the column in SchemaDefinition as it was (String where it was not declared); or start the table over, "
-        f"which reads all its files by what is declared now: mirrorlib reset TARGET {source.table}"
+        f"which reads its files by what is declared now: mirrorlib reset TARGET {source.table}; where its first files "
+        "are gone, with a full load as file N: --start-at N"
     )
 
 

@@ -9,7 +9,7 @@ rows would be lost (docs/guarantees.md, "Applying").
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mirrorlib.delta.columns import Columns, to_columns
@@ -72,12 +72,8 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     plan = entry.plan
     if verified is not None and (verified.life, verified.batch) != (plan.life, plan.batch):
         verified = None
-    newest, commits = _read_since(work, plan, last, verified)
-    if verified is not None and newest is not None and newest < verified.version:
-        # A backup has set back what changed no row; others may come up to it, so that all is looked at anew.
-        verified = replace(verified, version=last.version)
-        newest, commits = _read_since(work, plan, last, None)
     known = verified.version if verified else last.version
+    newest, commits = _read_since(work, plan, last, verified)
     if newest is None or newest < known or not _has_commit(work, last.version, commits):
         raise _gone(work, last)
     _refuse_old_journal(work, commits, plan.batch)
@@ -89,7 +85,6 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
             table_id=last.table_id,
             version=newest,
             bytes=last.table_bytes,
-            verified=verified,
             readers=plan.policies.readers,
         )
     found = find_table(work.spark, work.ref)

@@ -95,19 +95,8 @@ class Grammar:
         strays = text.count(other) != text.count(b"\r\n")  # a line end of the other kind is data
         if not strays and not (self.escape and self.escape in text):
             return text, self.escape
-
-        def shielded(part: bytes) -> bytes:
-            return self.foreign.sub(lambda it: it[0] if it[1] else self.shield + it[0], part)
-
-        def whole(row: re.Match[bytes]) -> bytes:
-            end = 2 if row[0].endswith(b"\r\n") else 1
-            return shielded(row[0][:-end]) + row[0][-end:]
-
-        marks = self.quote and self.escape
-        if marks and any(self.escape + end in text for end in (b"\r", b"\n")):
-            # Inside of a row a line end is quoted, and may be escaped; before the row's own an escape is data.
-            return self.row.sub(whole, text), self.shield
-        return shielded(text), self.shield
+        text = self.foreign.sub(lambda it: it[0] if it[1] else self.shield + it[0], text)
+        return text, self.shield
 
 
 @lru_cache(maxsize=64)
@@ -127,9 +116,7 @@ def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
     pair = _pair(s, q, e)
     quoted, field = _field(s, q, e, pair, line_end)
     row = rb"%b(?:%b%b)*+%b" % (field, s, field, end)
-    # MySQL and Redshift escape line ends in quotes, too.
-    meant = rb"[%b%b%b\r\n]" % (s, q, e) if q else pair
-    kept = rb"(%b%b)" % (e, meant) if e else rb"(%b)" % _NEVER
+    kept = rb"(%b%b)" % (e, pair) if e else rb"(%b)" % _NEVER
     lone = rb"%b|%b" % (re.escape(shield.encode()), _STRAYS[line_end or b"\n"])
     return Grammar(
         line_end=line_end or b"\n",
@@ -141,7 +128,7 @@ def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
         begun=re.compile(rb"%b(?:%b%b)*+" % (field, s, field)),
         unended=re.compile(rb"%b?%b(?:%b|%b)?\Z" % (s, quoted, q, e or q) if q else _NEVER),
         field=re.compile(rb"(%b)(?:%b|%b)" % (field, s, end)),
-        pair=re.compile(rb"%b(%b)" % (e, meant) if e else _NEVER + rb"()"),
+        pair=re.compile(rb"%b(%b)" % (e, pair) if e else _NEVER + rb"()"),
         foreign=re.compile(rb"%b|%b" % (kept, lone)),
     )
 

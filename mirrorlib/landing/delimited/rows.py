@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from mirrorlib.errors import ChangeFileError
 from mirrorlib.landing.columns import LONGEST_ROW, MOST_COLUMNS
 from mirrorlib.landing.delimited.grammar import Grammar, Piece, grammar_of
 from mirrorlib.landing.delimited.text import TextFile, iter_text
@@ -125,9 +126,12 @@ def _check_unfinished(
     if not last and (unended or place == len(text)):
         return
     line = piece.line + text.count(grammar.line_end, 0, place)
-    msg = OPEN_QUOTE if unended else "there is text behind a closing quote"
-    step = f"Double or escape the quotes inside quoted values, and publish the file again{file.or_no_escape}."
-    raise file.fault(msg, line=line, next_step=step)
+    hint = file.no_escape(text[place:])
+    if unended:
+        raise file.fault(OPEN_QUOTE, line=line, next_step=ChangeFileError.advice + hint)
+    msg = "there is text behind a closing quote"
+    step = "Double or escape the quotes inside quoted values, and publish the file again."
+    raise file.fault(msg, line=line, next_step=step + hint)
 
 
 def _check_header(text: bytes, file: TextFile) -> None:

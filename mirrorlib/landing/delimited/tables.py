@@ -84,9 +84,9 @@ class Reading:
                 what = "fewer" if count < expected else "more"
                 msg = f"the row has {what} fields than the header"
                 found = f"{count} in place of {expected}"
-                escaped = count < expected and opened.grammar.escape in text
-                hint = opened.file.or_no_escape if escaped else ""
-                step = f"Publish a good file under the same name{hint}; the next run reads it."
+                step = ChangeFileError.advice + (
+                    opened.file.no_escape(text) if count < expected else ""
+                )
                 return opened.file.fault(msg, row=row, line=line, found=found, next_step=step)
         return opened.file.fault("the rows cannot be parsed", line=piece.line)
 

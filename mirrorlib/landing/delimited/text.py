@@ -66,13 +66,12 @@ class TextFile:
         """Say what is wrong with the file."""
         return ChangeFileError(reason, table=self.table, file=self.file.name, **facts)  # type: ignore[arg-type]  # its own parameters
 
-    @property
-    def or_no_escape(self) -> str:
+    def no_escape(self, text: bytes) -> str:
         r"""Say how to state that nothing escapes, "" where nothing does: most writers leave `C:\dir\` as it is."""
         escape, quote = self.dialect.escape, self.dialect.quote
-        if escape in ("", quote):
+        if escape in ("", quote) or escape.encode() not in text:
             return ""
-        return f'; where {escape} is data, state "EscapeCharacter": {json.dumps(quote)} in _metadata.json'
+        return f' Where {escape} is data, state "EscapeCharacter": {json.dumps(quote)} in _metadata.json.'
 
     def undecodable(self, exc: UnicodeDecodeError, line: int, codec: str) -> ChangeFileError:
         """Name the bytes that are no text."""

@@ -34,7 +34,7 @@ _DATE_TIME = rf"^{_DATE}(?:[Tt ]{_CLOCK}{_ZONE})?$"
 _DATE_ALONE = rf"^{_DATE}(?:[Tt ]00:00(?::00(?:\.0+)?)?[Zz]?)?$"
 _TIME_OF_DAY = rf"^(?:{_DATE}[Tt ])?{_CLOCK}{_ZONE}$"
 _HEXADECIMAL = r"^0[xX]([0-9a-fA-F]{2})*$"
-# As databases write bytes; base64 of as many is such text once in two thousand million.
+# As databases write bytes; base64 of random ones is such text once in two thousand million.
 _BARE_HEXADECIMAL = re.compile(r"(?=.*[0-9])(?:[0-9a-f]{16,}|[0-9A-F]{16,})")
 _SOME = 64  # values: Arrow takes 30 times as long to refuse one as to read one
 _LONGEST_CLOCK = len("hh:mm:ss.ffffff")

@@ -164,7 +164,7 @@ def race(zone: Path, writers: Mapping[str, str | None], count: int) -> dict[str,
     return told
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("one new column", "plain")
 @pytest.mark.parametrize(
     "writers",
     [

@@ -92,18 +92,22 @@ class Receiver:
         # streams, so that whoever is at an attempt now is among these.
         left = () if delivery.continues else contents(self.store, self._staging).folders
         places = [int(name[:_PLACE]) for name in left if name[:_PLACE].isdecimal()]
+        facts = pick(stream, "consumer", "table", "ordinal", "began_at")
+        data = record_bytes({"stream": stream.uuid, **facts})
         while True:
             said = numbered_files(self.store, f"{self._manifest}/streams")
-            # Whoever removes files by their age takes the streams' own away; windows go on behind the newest one.
-            newest = {} if said else self._newest()
-            number = max([*said] or [*places, int(newest.get("window", "0")[:_PLACE])])
-            newest = (self._read(said[number], dict) or {}) if said else newest
+            # Whoever removes files by their age takes the streams' own away: the last window tells whose was the last.
+            last = {} if said else self._newest()
+            gone = int(last.get("window", "0")[:_PLACE])
+            number = max([*said] or [*places, gone])
+            newest = (self._read(said[number], dict) if said else None) or {}
             if newest.get("stream") == stream.uuid:
                 mark = "" if plan.kind == "changes" else "-reset" if plan.reset else "-snapshot"
                 return f"{number:0{_PLACE}d}{plan.number:014d}{mark}"
-            self._check_successor(delivery, newest if said else {})
-            facts = pick(stream, "consumer", "table", "ordinal", "began_at")
-            data = record_bytes({"stream": stream.uuid, **facts})
+            if last.get("stream") == stream.uuid:
+                number = gone - 1
+            else:
+                self._check_successor(delivery, newest)
             self.store.put_new(f"{self._manifest}/streams/{number + 1:06d}.json", data)
 
     def last(self, stream: Stream) -> int:
@@ -143,9 +147,8 @@ class Receiver:
 
     def tidy(self, entry: ManifestEntry) -> None:
         """Say that a window is the last one, and remove what attempts at it and former ones have left."""
-        if (
-            self._newest().get("window", "") < entry.window
-        ):  # others may have gone on, of a new stream too
+        # Others may have gone on, of a new stream too.
+        if self._newest().get("window", "") < entry.window:
             said = record_bytes(pick(entry, "stream", "number", "window"))
             self.store.put(f"{self._manifest}/newest.json", said)
         for window in contents(self.store, self._staging).folders:

@@ -208,8 +208,10 @@ def _check_follows(held: Held, delivery: Delivery) -> None:
     stream, record = delivery.stream, held.record
     if record is None:
         if held.number or delivery.continues:
-            msg = "the database has not the table any more that the changes are for"
-            _refuse(msg, stream, held.place.sql, _BEGIN_ANEW)
+            msg = (
+                f"the database has not the table {held.place.sql} any more that the changes are for"
+            )
+            _refuse(msg, stream, None, _BEGIN_ANEW)
         return
     at = held.at if record.keys else record.delta_version
     gap = tell_gap(delivery, record.stream, record.table_id, record.delta_version, at)
