@@ -12,6 +12,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from data import COLUMNS, MARKER
+from peers import Copied
 from pyspark.sql import functions as f
 from recipe import default_session
 
@@ -25,7 +26,7 @@ _PACKAGE = "org.apache.spark.sql.pipelines.autocdc"
 _SEQUENCE = "_sequence"
 
 
-class AutoCdc:
+class AutoCdc(Copied):
     """Spark's AUTO CDC, type 1, into Delta tables with deletion vectors and their feed on."""
 
     lacks = (
@@ -66,18 +67,6 @@ class AutoCdc:
     def merge(self, table: Path, file: Path) -> None:
         """Apply a change file as a batch."""
         self._execute(self.place(table), self._read([file]))
-
-    def digest(self, table: Path) -> tuple[Any, ...] | None:
-        """Leave it to the bench, which reads Delta."""
-        del table
-        return None
-
-    def place(self, table: Path) -> Path:
-        """Return the copy."""
-        return table.with_name(f"{table.name}-round")
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _read(self, files: Sequence[Path]) -> DataFrame:
         """Read a batch, each row with its place in the order of the files: their numbers, then the rows'."""

@@ -14,7 +14,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
-from auto_cdc_peer import AutoCdc
 from data import COLUMNS, MARKER
 
 if TYPE_CHECKING:
@@ -51,7 +50,23 @@ class Peer(Protocol):
         """Let go of what it holds."""
 
 
-class DeltaRs:
+class Copied:
+    """Delta tables in this process, of which a round changes copies."""
+
+    def digest(self, table: Path) -> tuple[Any, ...] | None:
+        """Leave it to the bench, which reads Delta."""
+        del table
+        return None
+
+    def place(self, table: Path) -> Path:
+        """Return the copy."""
+        return table.with_name(f"{table.name}-round")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class DeltaRs(Copied):
     """delta-rs: the same table format without Spark, its feed on."""
 
     lacks = "no batches in order and exactly once, no deletion vectors"
@@ -86,18 +101,6 @@ class DeltaRs:
         values = {name: f"s.{name}" for name in COLUMNS}
         merger = merger.when_matched_delete(f"s.{MARKER} = 2").when_matched_update(values)
         merger.when_not_matched_insert(values, f"s.{MARKER} <> 2").execute()
-
-    def digest(self, table: Path) -> tuple[Any, ...] | None:
-        """Leave it to the bench, which reads Delta."""
-        del table
-        return None
-
-    def place(self, table: Path) -> Path:
-        """Return the copy."""
-        return table.with_name(f"{table.name}-round")
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 class Iceberg:
@@ -162,5 +165,7 @@ def open_peers(folder: Path, spark: SparkSession, *, quick: bool) -> list[Peer]:
     if quick or spark.version < "4.2":
         print("AUTO CDC is left out: it came with Spark 4.2, and is not for a quick look")
     else:
+        from auto_cdc_peer import AutoCdc
+
         peers.append(AutoCdc(spark))
     return peers
