@@ -43,10 +43,8 @@ class AutoCdc(Copied):
         """Make the table and its auxiliary one, and apply the files as the first batch."""
         batch = self._read(files)
         metadata = self._object("Scd1BatchProcessor$").cdcMetadataColName()
-        sequences = f"STRUCT<deleteSequence: BIGINT, upsertSequence: BIGINT> AS `{metadata}`"
-        empty = batch.where("false").selectExpr(
-            "*", f"CAST(NULL AS {sequences.replace(' AS ', ') AS ')}"
-        )
+        sequences = "STRUCT<deleteSequence: BIGINT, upsertSequence: BIGINT>"
+        empty = batch.where("false").withColumn(metadata, f.lit(None).cast(sequences))
         for path, columns in ((table, COLUMNS), (_auxiliary(table), ["id"])):
             shutil.rmtree(path, ignore_errors=True)
             writer = empty.select(*columns, metadata).write.format("delta")
