@@ -609,7 +609,7 @@ def test_an_unheard_commit_is_found_by_the_next_run(
 CHILD = """
 import os, pickle, signal, sys
 task = pickle.load(open(sys.argv[1], "rb"))
-from mirrorlib.delivery.sinks.jdbc.sink import open_database, open_sink
+from mirrorlib.delivery.sinks.jdbc.sink import open_sink
 from mirrorlib.delivery.sinks.jdbc.postgres import PostgresSession
 from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
 

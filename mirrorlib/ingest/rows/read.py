@@ -138,12 +138,13 @@ def _read_rows(handle: BinaryIO, room: Room) -> pa.Table | None:
 def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: Room) -> Landed:
     """Read text to its end: without a footer, nothing less tells its rows and whether they are sound."""
     hashing = Hashing(handle)
-    opened = open_file(source, file, cast("BinaryIO", hashing))
+    text = cast("BinaryIO", hashing)
+    opened = open_file(source, file, text)
     counts: Counter[int] = Counter()
     keys, untyped = typed_keys(opened)
     kept: list[pa.Table] | None = []
     seen = nulls = 0
-    for rows in iter_pieces(opened, handle=cast("BinaryIO", hashing)):
+    for rows in iter_pieces(opened, handle=text):
         part = replace(opened, schema=replace(opened.schema, rows=len(rows)))
         try:
             counts.update(count_marks(part, read_marks(part, rows)))

@@ -84,9 +84,8 @@ class Reading:
                 what = "fewer" if count < expected else "more"
                 msg = f"the row has {what} fields than the header"
                 found = f"{count} in place of {expected}"
-                step = ChangeFileError.advice + (
-                    opened.file.no_escape(text) if count < expected else ""
-                )
+                hint = opened.file.no_escape(text) if count < expected else ""
+                step = ChangeFileError.advice + hint
                 return opened.file.fault(msg, row=row, line=line, found=found, next_step=step)
         return opened.file.fault("the rows cannot be parsed", line=piece.line)
 

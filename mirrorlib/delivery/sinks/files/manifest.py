@@ -92,8 +92,6 @@ class Receiver:
         # streams, so that whoever is at an attempt now is among these.
         left = () if delivery.continues else contents(self.store, self._staging).folders
         places = [int(name[:_PLACE]) for name in left if name[:_PLACE].isdecimal()]
-        facts = pick(stream, "consumer", "table", "ordinal", "began_at")
-        data = record_bytes({"stream": stream.uuid, **facts})
         while True:
             said = numbered_files(self.store, f"{self._manifest}/streams")
             # Whoever removes files by their age takes the streams' own away: the last window tells whose was the last.
@@ -108,6 +106,8 @@ class Receiver:
                 number = gone - 1
             else:
                 self._check_successor(delivery, newest)
+            facts = pick(stream, "consumer", "table", "ordinal", "began_at")
+            data = record_bytes({"stream": stream.uuid, **facts})
             self.store.put_new(f"{self._manifest}/streams/{number + 1:06d}.json", data)
 
     def last(self, stream: Stream) -> int:
