@@ -2,8 +2,7 @@
 
 In: a state folder. Out: a lease, held while its file is renewed. The next lease is taken by
 put-if-absent once the newest one was given back, has run out, or belongs to a process of this
-machine that has ended, or to this process, which is not at it; or cannot be read, as no runner
-leaves one. What is delivered or applied rests on windows and
+machine that has ended; or cannot be read, as no runner leaves one. What is delivered or applied rests on windows and
 marks, not on leases: two clocks may differ, and a runner that was paused for too long wakes up to find its lease taken.
 """
 
@@ -26,7 +25,6 @@ from mirrorlib.store.records import json_bytes
 TERM = timedelta(seconds=60)
 _LONG_AGO = datetime.fromtimestamp(0, UTC)  # past by every clock, also one that is set back
 _RENEWAL = 20.0  # seconds
-_holders = set[str]()  # of this process: a lease that it could not give back is not held by it
 
 
 class Lease:
@@ -38,7 +36,7 @@ class Lease:
         self._table = table
         self._does = does
         self._number = 0
-        self.holder = new_attempt()
+        self._holder = new_attempt()
 
     def take(self) -> None:
         """Take it; raises `TableBusyError` where another runner holds it, or takes it at the same moment."""
@@ -49,7 +47,7 @@ class Lease:
         self._number = number + 1
         path = self._path(self._number)
         self._state.put_new(path, self._said(datetime.now(UTC) + TERM))
-        if read_object(self._state.read(path)).get("holder") != self.holder:
+        if read_object(self._state.read(path)).get("holder") != self._holder:
             raise TableBusyError(msg, table=self._table, found="it has just begun")
         if number:
             self._state.delete(self._path(number))
@@ -86,7 +84,7 @@ class Lease:
     def _said(self, until: datetime) -> bytes:
         pid = os.getpid()
         process = {"host": os.uname().nodename, "pid": pid, "started": process_started(pid)}
-        return json_bytes({"holder": self.holder, "until": until.isoformat(), **process})
+        return json_bytes({"holder": self._holder, "until": until.isoformat(), **process})
 
 
 def _is_held(held: dict[str, Any]) -> bool:
@@ -96,31 +94,23 @@ def _is_held(held: dict[str, Any]) -> bool:
     except (KeyError, TypeError, ValueError):  # it does not say until when, or not in which zone
         return False
     here, pid = held.get("host") == os.uname().nodename, held.get("pid")
-    if not here or not isinstance(pid, int):
-        return True
-    if pid == os.getpid() and str(held.get("holder")) not in _holders:
-        return False
-    return process_started(pid) == held.get("started")
+    return not here or not isinstance(pid, int) or process_started(pid) == held.get("started")
 
 
 @contextlib.contextmanager
 def hold(lease: Lease) -> Iterator[Lease]:
     """Hold a lease, renewing it from a thread of its own; `TableBusyError` where another runner holds it."""
-    _holders.add(lease.holder)
+    lease.take()
+    done = threading.Event()
+    renewer = threading.Thread(target=lease.renew, args=(done,), daemon=True)
+    renewer.start()
     try:
-        lease.take()
-        done = threading.Event()
-        renewer = threading.Thread(target=lease.renew, args=(done,), daemon=True)
-        renewer.start()
-        try:
-            yield lease
-        finally:
-            done.set()
-            renewer.join()
-            with contextlib.suppress(MirrorError):  # it runs out by itself
-                lease.write(until=_LONG_AGO)
+        yield lease
     finally:
-        _holders.discard(lease.holder)
+        done.set()
+        renewer.join()
+        with contextlib.suppress(MirrorError):  # it runs out by itself
+            lease.write(until=_LONG_AGO)
 
 
 def process_started(pid: int) -> str | None:

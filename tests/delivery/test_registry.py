@@ -290,19 +290,6 @@ def test_a_lease_of_no_process_is_held_until_it_runs_out(
     assert not registry.lease().newest()[1]
 
 
-def test_a_lease_that_could_not_be_given_back_keeps_its_own_process_off_no_more(
-    registry: Registry, tmp_path: Path
-) -> None:
-    """The store failed just then, or when it was taken: its process knows that it is not at it."""
-    with hold(registry.lease()):
-        file = next((tmp_path / registry.folder / "lease").iterdir())
-        held = file.read_text()
-    file.write_text(held)
-
-    with hold(registry.lease()), pytest.raises(TableBusyError), hold(registry.lease()):
-        pass
-
-
 def test_a_lease_that_was_given_back_is_free_whatever_the_clock_says(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
