@@ -10,7 +10,7 @@ NULL there, one that was renamed follows its id, one that was widened is cast up
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Literal, get_args
 
@@ -21,15 +21,7 @@ from pyspark.sql import types as t
 from mirrorlib.delta.actions import Metadata
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.sessions import (
-    READS_WHOLE,
-    WRITES_DATES,
-    configured,
-    new_session,
-    read_conf,
-    read_days,
-    set_conf,
-)
+from mirrorlib.delta.sessions import configured, read_conf, set_conf
 from mirrorlib.delta.table import spark_schema
 from mirrorlib.delta.trouble import condition_of
 from mirrorlib.errors import ComputeError, FeedError
@@ -48,10 +40,10 @@ from mirrorlib.feed.net import (
     refuse_incomparable,
 )
 from mirrorlib.feed.owners import stored_columns
-from mirrorlib.feed.proof import TOO_OLD, check_planned, prove_files, refuse_losses, refused_load
+from mirrorlib.feed.proof import TOO_OLD, check_planned, refuse_losses, refused_load
 from mirrorlib.feed.schemas import tell_columns
 from mirrorlib.feed.window import BEYOND, Bound, Segment, Window, open_window
-from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
@@ -59,13 +51,8 @@ from mirrorlib.names import as_names
 from mirrorlib.store import PathOrUrl
 
 Images = Literal["both", "post"]
-# Delta reads a feed with the schema of the version that it is asked for, instead of the newest one.
+# Delta lets a feed be read with the schema of a version that it is asked for, instead of the newest one.
 _TRAVELS = "spark.databricks.delta.changeDataFeed.allowTimeTravelOptionsForSchema"
-_COPIED_SETTINGS = (
-    "spark.sql.session.timeZone", "spark.sql.variable.substitute",
-    # How dates before 1900 are read in files whose writer does not say by which calendar.
-    "spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead",
-)  # fmt: skip
 _ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 _LIFTING = threading.Lock()  # all threads of a session share its configuration
 
@@ -106,8 +93,7 @@ def read_feed(
     Returns:
         a lazy DataFrame; its order means nothing, `_commit_version` does. It has the partition key that the
         table's property names. That no version is missing is proven now: Delta leaves out, without a word, what
-        goes from the log before the DataFrame is used. Where a column has got a wider type since some version of
-        the window, it belongs to a session of its own, which knows no temporary views of *spark*.
+        goes from the log before the DataFrame is used.
 
     Raises:
         FeedExpiredError: a version of the window is gone from the log, its files were vacuumed, or the
@@ -183,7 +169,7 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
     refuse_losses(spark, table)
     reader = spark.read.format("delta").option("versionAsOf", version)
     # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
-    frame = _loaded(spark, table, reader, lift=lambda: version == table.commits.newest)
+    frame = _loaded(spark, table, reader, lift=version == table.commits.newest)
     check_planned(spark, table, frame)
     return untag(frame)
 
@@ -197,25 +183,12 @@ def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFr
     if (rows := read_directly(spark, table, window, schema)) is not None:
         return rows
     if any(segment.past for segment in window.segments):
-        spark = _own_session(spark)
+        # It stays: Spark Connect analyses a read again whenever it is used. No other reader gives what it allows.
+        set_conf(spark, _TRAVELS, "true")
     frames = [_read_segment(spark, table, segment, schema) for segment in window.segments]
     for frame in frames:
         check_planned(spark, table, frame)
     return untag(reduce(lambda one, other: one.unionByName(other), frames))
-
-
-def _own_session(spark: SparkSession) -> SparkSession:
-    """Make a session that finds the same tables under the same names, and reads versions with their own schemas."""
-    own = new_session(spark)
-    carried = {name: read_conf(spark, name) for name in _COPIED_SETTINGS}
-    for name, value in {**carried, _TRAVELS: "true", **READS_WHOLE, **WRITES_DATES}.items():
-        if value is not None:
-            set_conf(own, name, value)
-    read_days(own)
-    # By SQL: Delta's catalog takes for its own the session that is at work when it is first asked for anything.
-    own.sql(f"SET CATALOG {quote(spark.catalog.currentCatalog())}")
-    own.sql(f"USE NAMESPACE {spark.catalog.currentDatabase()}")
-    return own
 
 
 def _read_segment(
@@ -225,24 +198,18 @@ def _read_segment(
     if segment.past:
         bounds["versionAsOf"] = segment.last
     reader = spark.read.format("delta").option("readChangeFeed", "true").options(**bounds)
-
-    def prove() -> bool:
-        prove_files(table.commits, range(segment.first, segment.last + 1))
-        return True
-
-    frame = _loaded(spark, table, reader, lift=prove)
+    frame = _loaded(spark, table, reader, lift=True)  # the window was proven whole
     was = spark_schema(segment.metadata)
     return frame.select(*tell_columns(frame, was, schema), *FEED_COLUMNS)
 
 
 def _loaded(
-    spark: SparkSession, table: FeedTable, reader: DataFrameReader, lift: Callable[[], bool]
+    spark: SparkSession, table: FeedTable, reader: DataFrameReader, *, lift: bool
 ) -> DataFrame:
-    """Load a read: what Delta refuses becomes an error of ours, and its retention is no reason by itself.
+    """Load a read: what Delta refuses becomes an error of ours.
 
-    Delta refuses versions older than the table keeps removed files, as VACUUM may have taken some. Where *lift*
-    says that none is gone, or it raises why not, they are loaded without that look at the age; once loaded, a read
-    does not look at it again.
+    Delta refuses versions older than the table keeps removed files, as VACUUM may have taken some. With *lift*, none
+    is gone, and they are loaded without that look at the age; once loaded, a read does not look at it again.
     """
 
     def load() -> DataFrame:
@@ -255,7 +222,7 @@ def _loaded(
     try:
         return load()
     except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
-        if condition_of(exc) != TOO_OLD or not lift():
+        if condition_of(exc) != TOO_OLD or not lift:
             raise refused_load(table, exc) from exc
         refusal = exc
     try:

@@ -197,7 +197,7 @@ def test_rows_and_schema_that_are_replaced_at_once_are_not_told(
 def test_old_dates_before_a_widening_are_read_as_the_session_says(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A window of the type before is read in a session of its own; the file's writer does not say by which calendar."""
+    """Those of a window of the type before, too, where the file's writer does not say by which calendar."""
     properties = f"{FEED}, 'delta.enableTypeWidening' = 'true'"
     table = Table(spark, tmp_path / "written", "id int, day date", properties)
     table.run("INSERT INTO {t} SELECT 1, DATE'1500-02-28'")
@@ -221,7 +221,7 @@ def test_old_dates_before_a_widening_are_read_as_the_session_says(
 
 
 def test_days_that_java_left_out_are_told(spark: SparkSession, tmp_path: Path) -> None:
-    """Delta's own reader, in a lent session and in one for what was before a widening: none is told as 1582-10-15."""
+    """By Delta's own reader in a lent session, also before a widening: none is told as 1582-10-15."""
     table = Table.at(spark, tmp_path / "t")
     table.run(
         "CREATE TABLE {t} (id int, day date, at timestamp, part int) USING delta PARTITIONED BY (part) "
@@ -231,10 +231,8 @@ def test_days_that_java_left_out_are_told(spark: SparkSession, tmp_path: Path) -
         row,
     )
     with lend_session(spark) as session:
-        for frame in (
-            table.read(after=0, until=1),
-            mirrorlib.read_feed(session, table.path, after=2),
-        ):
+        for after, until in ((0, 1), (2, None)):
+            frame = mirrorlib.read_feed(session, table.path, after=after, until=until)
             (found,) = frame.selectExpr("string(day)", "unix_micros(at)").collect()
             assert ("1582-10-10", -12_219_706_800_000_000) == tuple(found)
 
