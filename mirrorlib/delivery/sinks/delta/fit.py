@@ -14,7 +14,7 @@ from dataclasses import replace
 from pyspark.sql import types as t
 
 from mirrorlib.commit.mark import Mark, append_rows, overwrite_columns
-from mirrorlib.delivery.sink import Delivery, check_continued
+from mirrorlib.delivery.sink import Delivery, begin_anew, check_continued
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.columns import Column, Columns, extends, in_place, is_same, widening
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
@@ -80,7 +80,7 @@ def _check_same_columns(work: WindowWork) -> None:
     Columns that the target alone has, a history's or its owner's own, have not gone.
     """
     table = work.stream.table
-    step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer, work.stream.table)}"
+    step = begin_anew(work.stream)
     before = set(work.dropped_before)
     theirs = {fold_name(name) for name in (*work.physical_before, *work.columns)}
     back = [name for name in before if find_name(work.columns, name)]

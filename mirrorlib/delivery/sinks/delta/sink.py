@@ -15,6 +15,7 @@ from mirrorlib.commit.mark import resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delivery.sink import (
     Delivery,
+    begin_anew,
     check_successor,
     receiver_set_back,
     registry_set_back,
@@ -137,7 +138,7 @@ class _WindowCommitter(Committer[WindowWork, int]):
 
     def prove(self, before: WindowWork) -> int | None:
         number, stream = before.plan.number, before.stream
-        table, step = stream.table, before.set_right
+        table, step = stream.table, begin_anew(stream)
         what = f"window {number}"
         last = before.last.prove_next(stream.uuid, number, what, table=table, next_step=step)
         if last is None:
@@ -226,7 +227,7 @@ def _check_untouched(work: WindowWork) -> None:
         reason = "the copy is in the midst of a rewind by keys, and its changes come without"
     else:
         return
-    raise ForeignWriteError(reason, table=stream.table, found=found, next_step=work.set_right)
+    raise ForeignWriteError(reason, table=stream.table, found=found, next_step=begin_anew(stream))
 
 
 def _is_there(work: WindowWork, *, wrote: bool) -> bool:
@@ -240,7 +241,7 @@ def _is_there(work: WindowWork, *, wrote: bool) -> bool:
     if not facts:
         return False
     mine, follows = facts["stream"] == stream.uuid, work.plan.kind == "changes"
-    check_successor(stream, facts, "the table that the consumer keeps", work.set_right)
+    check_successor(stream, facts, "the table that the consumer keeps", begin_anew(stream))
     if follows and held < (work.given or 0):
         raise receiver_set_back(stream, held, work.given or 0)
     # Windows without changes have numbers and never come here, so versions tell, too.

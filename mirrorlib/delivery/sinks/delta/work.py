@@ -21,7 +21,7 @@ from mirrorlib.commit.last_commit import LastCommit
 from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.stage import ADD, DROP, FRESH, OP, WRONG, Stage, Staged, stage_frame
-from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
+from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery, begin_anew
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import ForeignWriteError, SchemaError
@@ -29,7 +29,6 @@ from mirrorlib.events import pick
 from mirrorlib.feed.net import VERSION, count_changes
 from mirrorlib.identifiers import find_name, fold_name, quote
 from mirrorlib.journal.entries import new_attempt
-from mirrorlib.journal.streams import snapshot_command
 
 _TWICE = "MIRRORLIB_KEY_TWICE"
 
@@ -108,17 +107,12 @@ class WindowWork(Delivery):
         """Say whether `upto` is true, so that a row which came after it and is there already is there twice."""
         return self.exact or bool(self.last.facts) or self.last.complete
 
-    @property
-    def set_right(self) -> str:
-        """Say how the target is set right, for an error."""
-        return f"Let a snapshot set it right: {snapshot_command(self.stream.consumer, self.stream.table)}"
-
     def twice(self) -> SchemaError:
         """Say that a key does not tell the source's rows apart."""
         msg = "a key occurs more than once in the source, so a copy by key cannot hold its rows"
         step = (
-            f"Name the columns that tell its rows apart, or none ({KEY_OPTIONS}); the window was planned with these, "
-            f"so begin anew: {snapshot_command(self.stream.consumer, self.stream.table)}"
+            f"Name the columns that tell its rows apart, or none ({KEY_OPTIONS}); the window was planned with these. "
+            f"{begin_anew(self.stream)}"
         )
         column = ", ".join(self.keys)
         return SchemaError(msg, table=self.stream.table, column=column, next_step=step)
@@ -204,6 +198,6 @@ class WindowWork(Delivery):
         staged = self.stage_rows(tell(counted.frame, gone), "folded", keys, (WRONG, DROP, ADD))
         if WRONG in staged.ops:
             msg = "the target lacks rows that the source has removed, so it is not what the changes began with"
-            raise ForeignWriteError(msg, table=self.stream.table, next_step=self.set_right)
+            raise ForeignWriteError(msg, table=self.stream.table, next_step=begin_anew(self.stream))
         self.merge_rows(staged)
         return staged.rows

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from mirrorlib.commit.stage import FRESH, OP
-from mirrorlib.delivery.sink import Delivery, check_continued, check_successor, tell_gap
+from mirrorlib.delivery.sink import Delivery, begin_anew, check_continued, check_successor, tell_gap
 from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.errors import (
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mirrorlib.delivery.sinks.jdbc.database import Session
 
 _LONGEST_TYPE = 200  # of a type in an error
-_BEGIN_ANEW = f"Let the consumer {BEGIN_ANEW}"
 _DROP = f"Drop the table there, and {BEGIN_ANEW}"
 _OF_ITS_OWN = "Let each table have a name, a schema or a database of its own; or drop it there."
 
@@ -112,7 +111,7 @@ def settle(
         if was != nested:  # rows that no change tells of would keep the old form
             msg = "what the column holds inside has changed, and not all rows of it are told"
             found = f"{nested[:_LONGEST_TYPE]}, was {was[:_LONGEST_TYPE]}"
-            step = _BEGIN_ANEW
+            step = begin_anew(stream)
             raise SchemaError(msg, table=stream.table, column=name, found=found, next_step=step)
     return shape
 
@@ -165,14 +164,14 @@ def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayo
     there = dict(shape.held.columns or ())
     if lost := [name for name in old.columns if name not in there]:
         msg = "somebody has taken a column from the table in the database, or renamed it there"
-        _refuse(msg, stream, first_few(lost), _BEGIN_ANEW)
+        _refuse(msg, stream, first_few(lost), begin_anew(stream))
     new = [column for column in shape.columns if column.name not in old.columns]
     strict = old.stream == stream.uuid and plan.after >= old.delta_version
     late = not record.keys and plan.after < old.delta_version
     passed = late and plan.until <= old.delta_version
     known = old if passed else record
     names, physical = (old.columns, record.columns), (old.physical, known.physical)
-    check_continued(delivery, names, physical, _BEGIN_ANEW)
+    check_continued(delivery, names, physical, begin_anew(stream))
     return replace(
         shape,
         clear=() if passed else tuple(column for column in new if column.name in there),
@@ -211,14 +210,14 @@ def _check_follows(held: Held, delivery: Delivery) -> None:
             msg = (
                 f"the database has not the table {held.place.sql} any more that the changes are for"
             )
-            _refuse(msg, stream, None, _BEGIN_ANEW)
+            _refuse(msg, stream, None, begin_anew(stream))
         return
     at = held.at if record.keys else record.delta_version
     gap = tell_gap(delivery, record.stream, record.table_id, record.delta_version, at)
     if not gap and not held.number and stream.start_at is None:
         gap = "does not hold the rows that the changes are for"
     if gap:
-        _refuse(f"the table in the database {gap}", stream, held.place.sql, _BEGIN_ANEW)
+        _refuse(f"the table in the database {gap}", stream, held.place.sql, begin_anew(stream))
 
 
 def _refuse(msg: str, stream: Stream, found: str | None, step: str) -> NoReturn:

@@ -30,7 +30,7 @@ with needed("kafka", "confluent-kafka", LandingZoneError):
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
     from confluent_kafka import Message as Read
 
-from mirrorlib.delivery.sink import Delivery, check_successor
+from mirrorlib.delivery.sink import Delivery, begin_anew, check_successor
 from mirrorlib.delivery.sinks.kafka.address import Address, parse_address
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster, client_conf
 from mirrorlib.delivery.sinks.kafka.messages import Message, window_messages
@@ -38,7 +38,7 @@ from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_
 from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
 from mirrorlib.events import pick
 from mirrorlib.journal.plan_log import read_object
-from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
+from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.names import parse_name
 
 _KEPT = 16  # connections between windows: a run has as many tables as it likes
@@ -48,7 +48,6 @@ _WAIT = 10  # milliseconds that a broker may wait for more: nobody waits for wha
 # A record tells a window's number, and whose it is.
 _Record: TypeAlias = Mapping[str, Any]
 _TOLD = {"window", "consumer", "table", "topic", "lineage", "turn", "ordinal", "began_at"}
-_REWIND = f"Rewind the consumer to a snapshot: {snapshot_command('NAME', 'TABLE')}."
 
 
 def open_sink(address: str, _mode: str) -> KafkaSink:
@@ -88,7 +87,7 @@ class KafkaSink:
             msg = (
                 f"{self._address.positions} does not tell any more how far the table was delivered"
             )
-            raise scene.error(msg, _REWIND)
+            raise scene.error(msg, begin_anew(stream))
         record = Message(*position_record(stream, plan, scene.topic, found.turn), 0)
         # The first snapshot of a stream voids what an earlier one has begun: what was deleted since is not in it.
         resets = plan.kind == "snapshot" and (found.begun or plan.reset or stream.ordinal > 1)
@@ -113,7 +112,7 @@ class KafkaSink:
         found = self._positions.find(stream, scene)
         if not self._cluster.topic(scene, make=not found.window):
             msg = "what was delivered before is not there any more"
-            step = f"{_REWIND} Or, to go on with what comes, create the topic."
+            step = f"To go on with what comes, create the topic. {begin_anew(stream)}"
             raise scene.error(msg, step)
         return transactions, found
 
@@ -181,7 +180,7 @@ class Positions:
         ours = [one for one in every if (one["consumer"], one["table"], one["topic"]) == whose]
         turns = {one["turn"]: one for one in ours if one["lineage"] == stream.lineage}
         if turns and (last := turns[max(turns)]) is not known:
-            check_successor(stream, {**last, "stream": ""}, f"topic {topic}", _REWIND)
+            check_successor(stream, {**last, "stream": ""}, f"topic {topic}", begin_anew(stream))
         return Position(
             window=known["window"] if known else 0,
             begun=bool(ours),

@@ -11,12 +11,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from mirrorlib.delivery.sink import Delivery, check_continued, check_successor, tell_gap
+from mirrorlib.delivery.sink import Delivery, begin_anew, check_continued, check_successor, tell_gap
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.plan_log import read_object
-from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.landing.publish.claims import Claim, FileSequence
 
 ANEW = (
@@ -106,8 +105,7 @@ def follows(number: int, last: Batch | None, place: FileSequence, delivery: Deli
 
 def check_columns(last: Batch, delivery: Delivery) -> None:
     """See that changes have the columns that readers hold rows of: those that stay are not told again."""
-    rewind = f"Rewind the consumer to a snapshot: {snapshot_command(delivery.stream.consumer, delivery.stream.table)}"
-    step = rewind if delivery.plan.keys else ANEW
+    step = begin_anew(delivery.stream) if delivery.plan.keys else ANEW
     names, physical = (last.columns, delivery.columns), (last.physical, delivery.physical)
     check_continued(delivery, names, physical, step)
 
