@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -329,7 +330,7 @@ class Windows:
                 plan=planned,
                 frame=spark.createDataFrame(values, columns).coalesce(1),
                 scratch=LocalStore(self.scratch),
-                folder="staged/a",
+                folder=f"staged/{uuid4()}",
                 given=self.number - 1 if given is None else given,
                 begins=begins,
             )

@@ -26,7 +26,6 @@ from mirrorlib.delivery.sinks.zone.batch import ANEW
 from mirrorlib.errors import MarkerError, SchemaError, StoreError
 from mirrorlib.feed import net
 from mirrorlib.feed.exact_text import check_types
-from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import DELETE, INSERT, MARKER, UPSERT
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.rows import MARKER_COLUMN, MARKER_TYPE, mark_rows
@@ -45,8 +44,7 @@ def collect_rows(delivery: Delivery) -> pa.Table:
         if name.lower() == MARKER:
             msg = "a column has the name of the landing zone's row marker"
             raise SchemaError(msg, table=table, column=name, next_step="Rename it in the source.")
-    folder = f"{delivery.folder}/{new_attempt()}"
-    parts, count = write_parts(delivery, delivery.scratch, folder, "parquet")
+    parts, count = write_parts(delivery, delivery.scratch, delivery.folder, "parquet")
     tables = []
     for part in parts:
         with delivery.scratch.open_file(part.path) as file:
