@@ -160,6 +160,7 @@ def test_unknown_properties_are_ignored_and_named() -> None:
         (codecs.BOM_UTF8 + b'{"keyColumns": ["id"]}', "a byte order mark"),
         ('\ufeff{"keyColumns": ["id"]}'.encode("utf-16-le"), "UTF-16 in place of UTF-8"),
         ('\ufeff{"keyColumns": ["id"]}'.encode("utf-16-be"), "UTF-16 in place of UTF-8"),
+        ('{"keyColumns": ["id"]}'.encode("utf-16-le"), "UTF-16 in place of UTF-8"),
         (
             '{"keyColumns": ["id"], "isUpsertDefaultRowMarker": "false"}',
             "isUpsertDefaultRowMarker is a string",

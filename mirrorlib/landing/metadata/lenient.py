@@ -8,7 +8,6 @@ properties that are given twice, unless it asks for something else.
 
 from __future__ import annotations
 
-import codecs
 import json
 import math
 import re
@@ -36,11 +35,7 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BACKSLASH = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ODD_BLANK = re.compile(r"[^ \t\r\n]")
-_BYTE_ORDER_MARKS = (
-    (codecs.BOM_UTF8, "utf-8", "a byte order mark"),
-    (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16 in place of UTF-8"),
-    (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16 in place of UTF-8"),
-)
+_REPAIRED: dict[str, tuple[str, ...]] = {"utf-8": (), "utf-8-sig": ("a byte order mark",)}
 _LITERALS = frozenset({"true", "false", "null"})
 _NO_ITEMS = frozenset({"", ",", ":", "{", "["})  # behind these, a comma is no trailing one
 
@@ -71,14 +66,13 @@ def read_lenient(data: bytes, pairs: type = tuple) -> tuple[Json, tuple[str, ...
 
 
 def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
-    marks = (found for found in _BYTE_ORDER_MARKS if data.startswith(found[0]))
-    mark, encoding, repair = next(marks, (b"", "utf-8", ""))
-    bare = data.removeprefix(mark)
+    encoding = json.detect_encoding(data)
+    name = encoding.removesuffix("-sig").upper()
     try:
-        return bare.decode(encoding), (repair,) if repair else ()
+        return data.decode(encoding), _REPAIRED.get(encoding, (f"{name[:6]} in place of UTF-8",))
     except UnicodeDecodeError as exc:
-        reason, line = f"it is not {encoding.upper()}", bare.count(b"\n", 0, exc.start) + 1
-        raise NotJsonError(reason, line, 1, f"byte 0x{bare[exc.start]:02x}") from exc
+        reason, line = f"it is not {name}", exc.object.count(b"\n", 0, exc.start) + 1
+        raise NotJsonError(reason, line, 1, f"byte 0x{exc.object[exc.start]:02x}") from exc
 
 
 def _read(
