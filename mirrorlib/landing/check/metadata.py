@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.check.facts import UNSTATED
-from mirrorlib.landing.check.report import Findings
+from mirrorlib.landing.check.report import Findings, tell_claim
 from mirrorlib.landing.delimited.dialect import Dialect, dialect_of
 from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata, as_published
 from mirrorlib.landing.metadata.reading import FORMAT_PROPERTIES, PROPERTIES, parse_metadata
@@ -36,7 +36,7 @@ def review_metadata(
     try:
         metadata = as_published(parse_metadata(data, table), names)
     except MetadataError as exc:
-        found.add("metadata-unreadable", _refusal(exc), file=METADATA_NAME)
+        found.add("metadata-unreadable", tell_claim(exc), file=METADATA_NAME)
         return UNSTATED
     for repair in (*metadata.repairs, *metadata.assumed):
         found.add("metadata-repaired", repair, file=METADATA_NAME)
@@ -74,10 +74,6 @@ def review_dialect(metadata: TableMetadata, table: str, found: Findings) -> Dial
     try:
         return dialect_of(metadata, table=table)
     except MetadataError as exc:
-        what, column, step = _refusal(exc), exc.column, exc.next_step
+        what, column, step = tell_claim(exc), exc.column, exc.next_step
         found.add("metadata-unreadable", what, file=METADATA_NAME, column=column, fix=step)
         return None
-
-
-def _refusal(exc: MetadataError) -> str:
-    return exc.reason if exc.found is None else f"{exc.reason} (found {exc.found})"
