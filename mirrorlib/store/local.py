@@ -33,7 +33,6 @@ from mirrorlib.store.protocol import (
 # Not "fuseblk": NTFS has them.
 _MADE_UP = frozenset({"fuse", "vfat", "exfat", "msdos", "9p", "cifs", "smb3"})
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
-_FIRST, _LAST = (datetime(*day, tzinfo=UTC).timestamp() for day in ((1, 1, 1), (9999, 12, 31)))
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -225,15 +224,10 @@ class LocalStore(Store):
             return StoredFile(
                 path=path,
                 size=stat.st_size,
-                modified=_moment(stat.st_mtime),
+                modified=datetime.fromtimestamp(stat.st_mtime, UTC),
                 etag=f"{inode:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}",
-                placed=_moment(stat.st_ctime),
+                placed=datetime.fromtimestamp(stat.st_ctime, UTC),
             )
-
-
-def _moment(seconds: float) -> datetime:
-    """Give the time nearest to a file's, which a disk may have in any year."""
-    return datetime.fromtimestamp(min(max(seconds, _FIRST), _LAST), UTC)
 
 
 @lru_cache

@@ -154,8 +154,9 @@ def translated(verb: str, place: object) -> Iterator[None]:
     """Turn what a store raises into one kind of error that names the place."""
     try:
         yield
-    # The third is obstore's, too; the last is what databricks-sdk raises for a login that is refused.
-    except (OSError, BaseError, NotImplementedError, ValueError) as exc:
+    # The third is obstore's, too; the fourth is what databricks-sdk raises for a login that is refused. Python raises
+    # this or the last for a file of a year that no moment has.
+    except (OSError, BaseError, NotImplementedError, ValueError, OverflowError) as exc:
         msg = f"cannot {verb} {os.fspath(place) if isinstance(place, os.PathLike) else place}"
         # obstore adds pages for those who debug it.
         found = _ANSWER.sub(r": \1 \2", str(exc)) or exc
