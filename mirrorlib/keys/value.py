@@ -115,8 +115,8 @@ def check_keys(
     if double := named_twice(schema.names):
         msg = "two columns have the same name, so a key could mean either"
         raise KeysError(msg, column=double, next_step="Rename or drop one of them.")
-    keys = _named(schema, columns, "key columns")
-    order = _named(schema, order_by, "order columns")
+    keys = named_columns(schema, columns, "key columns")
+    order = named_columns(schema, order_by, "order columns")
     gone = None if deleted is None else _find(schema, deleted, "deletion column")
     if not keys:
         msg = "no key columns are named"
@@ -150,7 +150,8 @@ def check_again(schema: StructType, keys: Keys) -> Keys:
     return replace(found, lost=keys.lost, unique=keys.unique)
 
 
-def _named(schema: StructType, names: str | Sequence[str], what: str) -> tuple[str, ...]:
+def named_columns(schema: StructType, names: str | Sequence[str], what: str) -> tuple[str, ...]:
+    """Give columns as a schema spells them; *what* they are is for messages."""
     found = tuple(_find(schema, name, what) for name in as_names(names))
     if double := named_twice(found):
         msg = f"the {what} name a column twice"

@@ -17,7 +17,7 @@ from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import find_name, quote
 from mirrorlib.keys.read import require_keys
 from mirrorlib.keys.tags import tag_columns
-from mirrorlib.keys.value import Keys
+from mirrorlib.keys.value import Keys, named_columns
 from mirrorlib.names import as_names
 
 _RANK = "_mirror_rank"
@@ -57,12 +57,7 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
         msg = "nothing tells which row of a key is newer: rows have no order in Spark"
         step = "Name order columns in key_by, or the columns by which rows arrived."
         raise KeysError(msg, next_step=step)
-    there = df.columns
-    if missing := [name for name in order if there.count(name) != 1]:
-        msg = "the DataFrame does not have that order column, or has it twice"
-        step = "Name one that it has once, in its own case."
-        raise KeysError(msg, column=missing[0], found=", ".join(there), next_step=step)
-    return order
+    return named_columns(df.schema, order, "order columns")
 
 
 def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:

@@ -133,7 +133,7 @@ def test_a_changelog_without_any_order_is_refused(session: SparkSession) -> None
 def test_arrival_has_to_be_a_column(session: SparkSession) -> None:
     """A typing error is no order."""
     with pytest.raises(
-        KeysError, match="column when: the DataFrame does not have that order column"
+        KeysError, match="column when: the order columns name one that is not there"
     ):
         current_view(keyed(session), arrival="when")
     with pytest.raises(Exception, match="INVALID_ORDERING_TYPE"):  # on Connect once it is asked
