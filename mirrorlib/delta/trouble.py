@@ -156,15 +156,11 @@ def is_sparks(exc: BaseException) -> bool:
     return _is_gone(exc) or type(exc).__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"}
 
 
-def condition_of(exc: BaseException) -> str:
-    """Return the name that Spark has for an error, "" when it has none; PySpark 3.5 calls it a class."""
-    ask = getattr(exc, "getCondition", None) or getattr(exc, "getErrorClass", None)
-    return (ask() if ask is not None else None) or ""
-
-
 def conditions_of(exc: BaseException) -> list[str]:
-    """Name what Spark calls an error, and what its causes are called."""
-    return [name for name in (condition_of(exc), *_CONDITION.findall(str(exc))) if name]
+    """Name what Spark calls an error, which is a class to PySpark 3.5, and what its causes are called."""
+    ask = getattr(exc, "getCondition", None) or getattr(exc, "getErrorClass", None)
+    own = None if ask is None else ask()
+    return [*filter(None, [own]), *_CONDITION.findall(str(exc))]
 
 
 def tell_trouble(exc: BaseException, doing: str) -> Trouble:

@@ -23,7 +23,7 @@ from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.sessions import configured, read_conf, set_conf
 from mirrorlib.delta.table import spark_schema
-from mirrorlib.delta.trouble import condition_of
+from mirrorlib.delta.trouble import conditions_of
 from mirrorlib.errors import ComputeError, FeedError
 from mirrorlib.feed.enable import check_names
 from mirrorlib.feed.files.direct import read_directly
@@ -222,7 +222,7 @@ def _loaded(
     try:
         return load()
     except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
-        if condition_of(exc) != TOO_OLD or not lift:
+        if TOO_OLD not in conditions_of(exc) or not lift:
             raise refused_load(table, exc) from exc
         refusal = exc
     try:
