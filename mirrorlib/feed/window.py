@@ -9,7 +9,6 @@ Delta itself reads on without a word where a version's file is gone but a checkp
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -35,7 +34,6 @@ Bound = int | str | datetime
 NOTHING = -1  # the version before the first
 # What Delta itself asks to read nothing, or up to the last commit, where a bound is beyond it.
 BEYOND = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
-_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,14 +179,13 @@ def settle_bound(commits: Commits, name: str, bound: Bound, *, beyond: bool = Fa
 
 def _moment(shown: str, name: str, bound: str | datetime) -> datetime:
     if isinstance(bound, str):
-        msg = f"`{name}` is no moment"
-        if not _MOMENT.fullmatch(bound):
-            step = "Write yyyy-MM-dd, or yyyy-MM-dd HH:mm:ss[.SSS], in UTC."
-            raise FeedError(msg, table=shown, found=bound, next_step=step)
         try:
-            return datetime.fromisoformat(bound).replace(tzinfo=UTC)
+            moment = datetime.fromisoformat(bound)
         except ValueError as exc:
-            raise FeedError(msg, table=shown, found=f"{bound}: {exc}") from exc
+            msg = f"`{name}` is no moment"
+            step = "Write yyyy-MM-dd, or yyyy-MM-dd HH:mm:ss[.SSS], in UTC."
+            raise FeedError(msg, table=shown, found=bound, next_step=step) from exc
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     if bound.tzinfo is None:
         msg = f"`{name}` has no time zone"
         step = "Give an aware datetime, such as datetime.now(timezone.utc)."

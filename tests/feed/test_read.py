@@ -123,18 +123,17 @@ def test_bounds_beyond_the_last_commit_are_it_where_the_session_says_so(seen: Ta
 @pytest.mark.thorough("Asia/Tokyo")
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
 def test_a_text_is_a_moment_in_utc_whatever_the_session_says(seen: Table, zone: str) -> None:
-    """And an aware datetime is what it is, in any zone."""
+    """And an aware datetime, or a text that names its zone, is what it is, in any zone."""
     moment = seen.times()[2]
+    there = moment.astimezone(ZoneInfo(zone))
     before = seen.spark.conf.get("spark.sql.session.timeZone") or "UTC"
     seen.spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         text = moment.strftime("%Y-%m-%d %H:%M:%S.%f")
-        found = [
-            told(seen.read(after=one)) for one in (text, moment, moment.astimezone(ZoneInfo(zone)))
-        ]
+        found = [told(seen.read(after=one)) for one in (text, moment, there, there.isoformat())]
     finally:
         seen.spark.conf.set("spark.sql.session.timeZone", before)
-    assert [[row for row in ALL if row[0] > 2]] * 3 == found
+    assert [[row for row in ALL if row[0] > 2]] * 4 == found
 
 
 @pytest.mark.parametrize(
