@@ -14,6 +14,7 @@ import mirrorlib
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.derived.changelog import key_feed
+from mirrorlib.errors import FeedError
 from mirrorlib.feed.declared_keys import read_table
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import read_feed
@@ -243,6 +244,9 @@ def test_a_column_of_another_type_is_no_key_any_more(spark: SparkSession, tmp_pa
 
     found = [keys_of(read_table(spark, table, version=version)) for version in range(3)]
     assert [GROUPED, GROUPED, Keys()] == found
+    for version in (-1, 3):
+        with pytest.raises(FeedError, match="version"):
+            read_table(spark, table, version=version)
     assert GROUPED == stored(table)
     assert "names are columns which it no longer has" in str(explain_keys(read_table(spark, table)))
     told = [stored_columns(commits, version, grouping=True) for version in range(3)]
