@@ -136,23 +136,23 @@ def stop_on_signals() -> Stop:
 
 def run_command(
     arguments: argparse.Namespace,
-    spark: SparkSession,
-    stop: Stop,
     function: Callable[..., _Report],
-    *,
+    *places: str,
     is_news: Callable[[_Report], bool],
     **more: object,
 ) -> bool:
     """Call what the library has, with *more*, once, or as `--watch` says, and print each report that is news.
 
-    After a round that did not go well *spark* is asked whether it lives; *is_news* says whether people want to see
-    the report of one of many that did.
+    After a round that did not go well Spark is asked whether it lives; *is_news* says whether people want to see
+    the report of one of many that did. *places* are those of `start_spark`.
 
     Raises:
         MirrorError: the first round could not begin, or no other can.
         CutShortError: the only round was told to stop, and left tables behind.
 
     """
+    spark = start_spark(arguments, *places)
+    stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
     watching = arguments.watch is not None
 
     def one() -> _Report:

@@ -12,14 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from little import child_environment
 from mirrorlib.cli import command as calling
 from mirrorlib.cli import main as cli
-from mirrorlib.cli.run import Stop, run_command, stop_on_signals
+from mirrorlib.cli import run
+from mirrorlib.cli.run import Stop, stop_on_signals
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.events import Event
 from mirrorlib.ingest.report import ApplyReport, TableReport
@@ -51,8 +52,11 @@ def report_on(zone: Path) -> ApplyReport:
 def watched(one: Callable[[], ApplyReport], stop: Stop, *, as_json: bool = False) -> bool:
     """Watch without a pause; a Spark lives that is asked nothing else."""
     arguments = Namespace(watch=0.0, json=as_json)
-    spark: Any = SimpleNamespace(conf={})
-    return run_command(arguments, spark, stop, lambda **_: one(), is_news=lambda _: False)
+    spark = SimpleNamespace(conf={})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(run, "start_spark", lambda _: spark)
+        patched.setattr(run, "stop_on_signals", lambda: stop)
+        return run.run_command(arguments, lambda **_: one(), is_news=lambda _: False)
 
 
 def test_off_the_main_thread_a_run_goes_on_without_signals(

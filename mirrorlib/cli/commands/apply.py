@@ -8,7 +8,7 @@ from typing import Any
 import mirrorlib
 from mirrorlib.cli.arguments import DEFAULTS, EVENTS, MEMORY, START_AT, TARGET, ZONE, rounds
 from mirrorlib.cli.command import Command, call, call_shown, say
-from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
+from mirrorlib.cli.run import run_command, start_spark
 from mirrorlib.errors import ParameterError
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import ApplyReport
@@ -29,9 +29,7 @@ _SAID = "Bytes may be said as 500m or 2g, seconds in words: '1 day'."
 def _apply(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     more = _check(arguments, arguments.options)
-    spark = start_spark(arguments)
-    stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
-    return run_command(arguments, spark, stop, mirrorlib.apply, is_news=_is_news, **more)
+    return run_command(arguments, mirrorlib.apply, is_news=_is_news, **more)
 
 
 def _check(arguments: argparse.Namespace, text: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import mirrorlib
 from mirrorlib.cli.arguments import MEMORY, TABLES, TARGET, positive, rounds
 from mirrorlib.cli.command import Command, call, say
-from mirrorlib.cli.run import run_command, start_spark, stop_on_signals
+from mirrorlib.cli.run import run_command, start_spark
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.errors import ParameterError
 from mirrorlib.platform.parameters import read_parameter
@@ -22,14 +22,12 @@ def _export(arguments: argparse.Namespace) -> bool:
     """Deliver, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.delivery.sinks.open import place_of
 
-    keys = _keys(arguments)
-    spark = start_spark(arguments, place_of(arguments.to))
-    stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels what is in flight
+    keys, place = _keys(arguments), place_of(arguments.to)
 
     def is_news(report: ExportReport) -> bool:
         return any(table.windows for table in report.tables)
 
-    return run_command(arguments, spark, stop, mirrorlib.export, is_news=is_news, keys=keys)
+    return run_command(arguments, mirrorlib.export, place, is_news=is_news, keys=keys)
 
 
 def _keys(arguments: argparse.Namespace) -> dict[str, list[str]] | Sequence[str] | None:
