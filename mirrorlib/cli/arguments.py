@@ -31,9 +31,6 @@ EVENTS: Arguments = {
     "--events* TO": "add what happens to this file, a line of JSON each, or tell openlineage or otel; may be repeated"
 }
 MEMORY: Arguments = {"--memory SIZE": "heap of the local Spark (default: 2g)"}
-START_AT: Arguments = {
-    "--start-at N": "begin with file number N, where earlier ones are gone (default: 1)",
-}
 # How the value of an option is called, where its kind says less.
 _CALLED = {
     "settle": "SECONDS", "backfill_interval": "SECONDS", "retention": "DAYS", "max_loss": "SHARE", "moved_from": "URL",

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import mirrorlib
-from mirrorlib.cli.arguments import DEFAULTS, EVENTS, MEMORY, START_AT, TARGET, ZONE, rounds
+from mirrorlib.cli.arguments import DEFAULTS, EVENTS, MEMORY, TARGET, ZONE, rounds
 from mirrorlib.cli.command import Command, call, call_shown, say
 from mirrorlib.cli.run import run_command, start_spark
 from mirrorlib.errors import ParameterError
@@ -93,7 +93,7 @@ RESET = Command(
     arguments={
         **TARGET,
         "TABLE": "the table, as status shows it: dbo/orders",
-        **START_AT,
+        "--start-at N": "begin with file number N, where earlier ones are gone (default: 1)",
         "--keep": "keep the rows of a folder that was appended without _metadata.json, and go on by it behind them",
         **EVENTS,
         **MEMORY,
