@@ -59,6 +59,7 @@ _CONF = {
     _VARIABLES: "false",
     **READS_WHOLE,  # for Delta's own files, of which reader options say nothing
     "spark.sql.timestampType": "TIMESTAMP_LTZ",  # of "timestamp" in DDL and casts
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # else 1582-10-05 to 10-14 are 10-15 as text
     "spark.sql.caseSensitive": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",  # else a quoted name is a pattern of names
     "spark.sql.ansi.enforceReservedKeywords": "false",  # else Spark itself writes no column called "order"

@@ -137,6 +137,10 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
 _TEXTS = {  # what comes from below Spark has no condition
     "java.lang.OutOfMemoryError": Trouble(reason="Spark ran out of memory", next_step=f"{_SMALLER}."),
     "No space left on device": Trouble(reason="the disk is full", next_step=f"Make room. {_AGAIN}", outside=True),
+    "Mkdirs failed to create": Trouble(
+        reason="Spark cannot make a folder",
+        next_step=f"See that it may, and that the disk has room, for more files too. {_AGAIN}", outside=True),
+    "System memory": Trouble(reason="Spark needs more memory to start", next_step="Give it more: --memory 1g."),
     "Permission denied": _RIGHTS,
     "AccessDenied": _RIGHTS,
 }  # fmt: skip

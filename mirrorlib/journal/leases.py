@@ -89,7 +89,10 @@ class Lease:
 
 def _is_held(held: dict[str, Any]) -> bool:
     try:
-        if datetime.fromisoformat(held["until"]) <= datetime.now(UTC):
+        left = datetime.fromisoformat(held["until"]) - datetime.now(UTC)
+        if (
+            not timedelta() < left <= 2 * TERM
+        ):  # nobody asks for more: its clock was ahead, and it may be dead
             return False
     except (KeyError, TypeError, ValueError):  # it does not say until when, or not in which zone
         return False

@@ -21,12 +21,22 @@ from mirrorlib.landing.types import (
     plain_type,
 )
 
+_DAY = 86_400_000_000  # microseconds
+
 
 def canonical_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Cast what pyarrow read to its mirror type; raises `pa.ArrowInvalid` for a timestamp finer than a microsecond."""
+    """Cast what pyarrow read to its mirror type.
+
+    Raises `pa.ArrowInvalid` for a moment or a time finer than a microsecond, and for a time that no day has.
+    """
     stored = values.type
     if pa.types.is_time(stored):
-        return clock_text(values.cast(pa.time64("us")).cast(pa.int64()).cast(WALL_CLOCK))
+        micros = values.cast(pa.time64("us")).cast(pa.int64())
+        ends = pc.min_max(micros)
+        if (ends["min"].as_py() or 0) < 0 or (ends["max"].as_py() or 0) >= _DAY:
+            msg = "no day has this time"
+            raise pa.ArrowInvalid(msg)
+        return clock_text(micros.cast(WALL_CLOCK))
     plain = plain_type(stored)
     if plain != stored:
         chunks = [plain_values(chunk) for chunk in values.chunks]

@@ -284,6 +284,9 @@ def test_a_lease_of_no_process_is_held_until_it_runs_out(
     assert str(os.uname().nodename) in registry.lease().newest()[1]
     file.write_text(json.dumps(told | {"until": (soon - timedelta(minutes=1)).isoformat()}))
     assert not registry.lease().newest()[1]
+    tomorrow = {"until": (soon + timedelta(days=1)).isoformat()}
+    file.write_text(json.dumps(told | tomorrow))  # its clock was ahead: nobody asks for so long
+    assert not registry.lease().newest()[1]
     past = {"pid": os.getpid(), "started": "0", "until": soon.isoformat()}
     assert process_started(os.getpid()) != "0"
     file.write_text(json.dumps(told | past))

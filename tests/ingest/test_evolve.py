@@ -230,6 +230,21 @@ def test_a_bigint_is_not_rounded_by_a_later_file(
 
 
 @ROADS
+def test_a_date_that_no_timestamp_tells_is_no_fault_of_its_own_file(
+    zone: ZoneWriter, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB's infinity, say: the later file, whose type would hold both, is at fault."""
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", small)
+    days, moments = (pa.array([2**31 - 1], kind) for kind in (pa.int32(), pa.int64()))
+    far, moment = days.cast(pa.date32()), moments.cast(pa.timestamp("us", "UTC"))
+    found = prepared(zone, "", pa.table({"v": far}), pa.table({"v": moment}))
+
+    assert [1] == [sequence_number(one.file.name) for one in found.landed]
+    assert "v date" == shown(found.growth.columns)
+    assert "does not fit" in str(fault(found))
+
+
+@ROADS
 @pytest.mark.parametrize("before", ["v float", "v double"])
 def test_a_bigint_is_not_rounded_by_the_type_that_its_column_widens_to(
     zone: ZoneWriter, small: int, before: str, monkeypatch: pytest.MonkeyPatch

@@ -73,18 +73,24 @@ def test_a_file_that_is_gone_is_not_left_out_where_the_cluster_ignores_missing_f
 
 
 def test_texts_and_names_mean_the_same_on_every_cluster(spark: SparkSession) -> None:
-    """A table's properties hold names of columns, which may hold quotes and backslashes, and be words of SQL."""
+    """A table's properties hold names of columns, which may hold quotes and backslashes, and be words of SQL.
+
+    And days that Java's older calendar left out are told to receivers as they are.
+    """
     text = 'it\'s "a\\b"'
     odd = {
         "spark.sql.parser.escapedStringLiterals": "true",
         "spark.sql.parser.quotedRegexColumnNames": "true",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.ansi.enforceReservedKeywords": "true",
+        "spark.sql.legacy.timeParserPolicy": "LEGACY",
     }
 
     with configured_cluster(spark, odd), sessions.lend_session(spark) as session:
         assert text == session.sql(f"SELECT {sql_text(text)}").collect()[0][0]
         assert 0 == session.sql("SELECT 1 AS order").where("`order` IS NULL").count()
+        days = session.sql("SELECT explode(array(DATE'1582-10-05')) AS day")
+        assert "1582-10-05" == days.selectExpr("string(day)").collect()[0][0]
 
 
 @pytest.mark.parametrize("small", [-1, 1 << 20], ids=["by Spark", "by Arrow"])

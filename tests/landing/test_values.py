@@ -234,6 +234,15 @@ def test_nanoseconds_are_never_cut(kind: pa.DataType) -> None:
         canonical_values(pa.chunked_array([pa.array([1001], kind)]), target)
 
 
+@pytest.mark.parametrize("value", [-1, 86_400_000, 86_400_005])
+def test_a_time_that_no_day_has_is_no_other_one(value: int) -> None:
+    """DuckDB writes 24:00 as a file can have it: it is not midnight, of which it would become a second row."""
+    times = pa.chunked_array([pa.array([0, value], pa.int32()).cast(pa.time32("ms"))])
+
+    with pytest.raises(pa.ArrowInvalid):
+        canonical_values(times, pa.string())
+
+
 @given(
     st.lists(st.none() | st.sampled_from([0.5, 1.0, -0.0, 2.0**53, 1e300, math.inf, 3.0]), max_size=30),
     st.sampled_from([pa.int64(), pa.int8(), DEC(4, 1), pa.float32(), pa.string()]),

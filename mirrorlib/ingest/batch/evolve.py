@@ -123,8 +123,9 @@ class Newcomer:
     def _widened(self, mine: Column, column: FileColumn, row: int) -> tuple[Column, bool]:
         """Return a column with the type that holds the table's values and the file's; *row* is the first misfit.
 
-        A double does not hold every bigint, so the values of the file, and of the batch's earlier ones, are looked at
-        again; return also whether some, of a plain folder's file, have to be kept beside their column.
+        A double does not hold every bigint, nor a timestamp every date, so the values of the file, and of the batch's
+        earlier ones, are looked at again; return also whether some, of a plain folder's file, have to be kept beside
+        their column.
         """
         source, wider = self.landed.source, widen_type(mine.type, column.type)
         policies = source.policies
@@ -147,7 +148,8 @@ class Newcomer:
         unheld = find_misfit(self.landed, column, wider)
         if unheld is not None and policies.plain != "add":
             raise self._error(column, _NONE_HOLDS_BOTH, types, _way_out(source), unheld)
-        for one in self.earlier if (mine.type, wider) == (pa.int64(), pa.float64()) else ():
+        loses = (mine.type, wider) == (pa.int64(), pa.float64()) or mine.type == pa.date32()
+        for one in self.earlier if loses else ():
             its = one.schema.column(mine.name)
             if its is not None and find_misfit(one, its, wider) is not None:
                 if self.divisible:

@@ -198,9 +198,9 @@ def column_values(opened: OpenedFile, column: FileColumn) -> Iterator[pa.Chunked
 def find_misfit(opened: OpenedFile, column: FileColumn, kind: pa.DataType) -> int | None:
     """Return the first row whose value a column of the table's type does not hold; raises as `column_values` does."""
     stored = column.stored
-    # Its own type may refuse nanoseconds; but INT96, which is native, is read to the microsecond.
-    fine = (pa.types.is_timestamp(stored) or pa.types.is_time(stored)) and stored.unit == "ns"
-    if column.type == kind and (column.native or not fine):
+    # Its own type may refuse nanoseconds, and the time 24:00; but INT96, which is native, is read to the microsecond.
+    odd = pa.types.is_time(stored) or (pa.types.is_timestamp(stored) and stored.unit == "ns")
+    if column.type == kind and (column.native or not odd):
         return None
     seen = 0
     for values in column_values(opened, column):
@@ -238,7 +238,9 @@ def _canonical(
     except pa.ArrowInvalid as exc:
         kind = sql_type(column.type)
         step = f"Publish values that a Delta {kind} can hold, under the same name."
-        if getattr(column.stored, "unit", "") == "ns":
+        if pa.types.is_time(column.stored):
+            step = "Publish times before 24:00, in whole microseconds, under the same name."
+        elif getattr(column.stored, "unit", "") == "ns":
             step = "Publish whole microseconds, under the same name."
         msg = f"a {column.stored} value has no place in a Delta {kind}"
         row = start + (first_refused(values, cast) or 0)

@@ -21,7 +21,8 @@ import logging
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from operator import attrgetter
 
 import pyarrow as pa
 
@@ -66,8 +67,6 @@ def publish_next(
     *after* is the last number that this process knows to be taken; others may have gone on from there.
     """
     number = _fulfil_newest(zone, place, newest_number(zone, place, after))
-    if not after:
-        _sweep(zone, place)
     claim = None
     while (found := _find(zone, place, call)) is None:
         if call.follows not in {None, number}:
@@ -79,6 +78,8 @@ def publish_next(
             raise TableBusyError(msg, table=place.table, found=last, next_step=step)
         if claim is None:
             claim = _staged(zone, place, call, content)
+            if not after:
+                _sweep(zone, place)
         claim = replace(claim, number=number + 1)
         if claim.write(zone, place.claim(number + 1)):
             return _landed(place, _fulfil(zone, place, claim, content.data))
@@ -242,7 +243,11 @@ def _is_complete(zone: Store, path: str, claim: Claim) -> bool:
 
 
 def _sweep(zone: Store, place: FileSequence) -> None:
-    """Remove what writers left that died before they had a number. The newest claim is fulfilled now."""
-    for file in contents(zone, place.state("staged")).files:
-        if datetime.now(UTC) - file.modified > _ABANDONED:
+    """Remove what writers left that died before they had a number. The newest claim is fulfilled now.
+
+    How old it is, the store's own clock tells, by what was staged a moment ago: ours may be days ahead.
+    """
+    staged = sorted(contents(zone, place.state("staged")).files, key=attrgetter("modified"))
+    for file in staged:
+        if staged[-1].modified - file.modified > _ABANDONED:
             zone.delete(file.path)
