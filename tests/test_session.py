@@ -130,6 +130,23 @@ def test_a_command_s_own_spark_takes_no_catalog(zone: ZoneWriter, tmp_path: Path
     assert [zone.root] == list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
+def test_memory_that_spark_cannot_start_with_is_told() -> None:
+    """No error of Java's: what to give it instead."""
+    program = """if True:
+        from mirrorlib import LocalSparkError, local_spark
+        try:
+            local_spark(memory="300m")
+        except LocalSparkError as exc:
+            print(exc)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.startswith("Spark needs more memory to start. Give it more: --memory 1g")
+
+
 @pytest.mark.smoke
 @pytest.mark.thorough
 def test_a_local_session_is_silent_and_carries_any_file_name(tmp_path: Path) -> None:

@@ -140,7 +140,8 @@ _TEXTS = {  # what comes from below Spark has no condition
     "Mkdirs failed to create": Trouble(
         reason="Spark cannot make a folder",
         next_step=f"See that it may, and that the disk has room, for more files too. {_AGAIN}", outside=True),
-    "System memory": Trouble(reason="Spark needs more memory to start", next_step="Give it more: --memory 1g."),
+    "System memory": Trouble(
+        reason="Spark needs more memory to start", next_step='Give it more: --memory 1g, in Python memory="1g".'),
     "Permission denied": _RIGHTS,
     "AccessDenied": _RIGHTS,
 }  # fmt: skip

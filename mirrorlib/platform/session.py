@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.sessions import READS_FEEDS
+from mirrorlib.delta.trouble import tell_trouble
 from mirrorlib.errors import LandingZoneError, LocalSparkError
 from mirrorlib.extras import how_to_install
 
@@ -63,10 +64,11 @@ def local_spark(
             half a gigabyte the first time.
 
     Raises:
-        LocalSparkError: pyspark, delta-spark or Java is missing, naming what to install.
+        LocalSparkError: pyspark, delta-spark or Java is missing, naming what to install; or Spark does not start.
     """
     _require_packages_and_java()
     from delta import configure_spark_with_delta_pip  # an extra
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # comes with PySpark
     from pyspark.errors import PySparkRuntimeError  # an extra
     from pyspark.sql import SparkSession  # an extra
 
@@ -82,6 +84,9 @@ def local_spark(
         except PySparkRuntimeError as exc:
             msg = "Java started, but Spark did not"
             raise LocalSparkError(msg, next_step=_last_words(said)) from exc
+        except Py4JJavaError as exc:
+            told = tell_trouble(exc, "start")
+            raise LocalSparkError(told.reason, found=told.found, next_step=told.next_step) from exc
 
 
 def platform_spark() -> SparkSession | None:
