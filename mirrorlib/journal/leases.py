@@ -90,9 +90,8 @@ class Lease:
 def _is_held(held: dict[str, Any]) -> bool:
     try:
         left = datetime.fromisoformat(held["until"]) - datetime.now(UTC)
-        if (
-            not timedelta() < left <= 2 * TERM
-        ):  # nobody asks for more: its clock was ahead, and it may be dead
+        # Nobody asks for more than a term: where more is left, its clock was ahead, and it may have ended.
+        if not timedelta() < left <= 2 * TERM:
             return False
     except (KeyError, TypeError, ValueError):  # it does not say until when, or not in which zone
         return False
