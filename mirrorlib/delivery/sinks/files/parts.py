@@ -36,7 +36,7 @@ _FASTER = {
 _CONF = {
     # Spark's default, INT96, is read as nanoseconds by others: years after 2262 would be lost.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # here too: a session that all share is nobody's to set up
     "spark.sql.legacy.nullValueWrittenAsQuotedEmptyStringCsv": "false",
 }
 _TEXT = {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Session: TypeAlias = PostgresSession | SqliteSession
 
-BEGIN_ANEW = "begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot --table TABLE"
+_BEGIN_ANEW = "begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot --table TABLE"
 TOO_LARGE = "It is more than the database can hold: export a derived table with fewer columns, or to another receiver."
 TABLES, POSITIONS = "_mirrorlib_tables", "_mirrorlib_positions"
 STAGE = "_mirrorlib_stage"
@@ -188,7 +188,7 @@ def create(what: str, types: Mapping[str, str], keys: Collection[str] = (), ends
 def null_key(table: str, key: str) -> SchemaError:
     """Say that a key column is NULL in some row."""
     msg = "a key column is NULL in some row, and a primary key takes no NULL"
-    step = f"Correct the rows at the source, or give other keys or none ({KEY_OPTIONS}); then {BEGIN_ANEW}"
+    step = f"Correct the rows at the source, or give other keys or none ({KEY_OPTIONS}); then {_BEGIN_ANEW}"
     return SchemaError(msg, table=table, column=key, next_step=step)
 
 
@@ -196,7 +196,7 @@ def duplicate_key(table: str, keys: Iterable[str]) -> SchemaError:
     """Say that the table has several rows of one key."""
     msg = "several rows of the table have the same key"
     step = "Make them one at the source, see who else writes to the table in the database, or give other keys or none"
-    step = f"{step} ({KEY_OPTIONS}); then {BEGIN_ANEW}"
+    step = f"{step} ({KEY_OPTIONS}); then {_BEGIN_ANEW}"
     return SchemaError(msg, table=table, column=", ".join(keys), next_step=step)
 
 

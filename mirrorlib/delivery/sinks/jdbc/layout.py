@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from mirrorlib.commit.stage import FRESH, OP
 from mirrorlib.delivery.sink import Delivery, begin_anew, check_continued, check_successor, tell_gap
-from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Held, Record
+from mirrorlib.delivery.sinks.jdbc.database import Held, Record
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.errors import (
     JournalError,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mirrorlib.delivery.sinks.jdbc.database import Session
 
 _LONGEST_TYPE = 200  # of a type in an error
-_DROP = f"Drop the table there, and {BEGIN_ANEW}"
 _OF_ITS_OWN = "Let each table have a name, a schema or a database of its own; or drop it there."
 
 
@@ -102,7 +101,7 @@ def settle(
     if old is not None and set(shape.record.keys) != set(old.keys):
         msg = f"the table's keys in the database are ({', '.join(old.keys)})"
         found = f"({', '.join(shape.record.keys)})"
-        raise SchemaError(msg, table=stream.table, found=found, next_step=_DROP)
+        raise SchemaError(msg, table=stream.table, found=found, next_step=_drop(stream))
     if old is None or plan.kind == "snapshot":
         return shape
     shape = _continued(shape, old, delivery)
@@ -114,6 +113,10 @@ def settle(
             step = begin_anew(stream)
             raise SchemaError(msg, table=stream.table, column=name, found=found, next_step=step)
     return shape
+
+
+def _drop(stream: Stream) -> str:
+    return f"Drop the table there. {begin_anew(stream)}"
 
 
 def _fitted(
@@ -132,8 +135,8 @@ def _fitted(
         elif kind is None or not (kind == found.kind or session.widens(kind, found.kind)):
             wanted = session.types.of(column.kind)
             msg = f"the column's type in the database is not {wanted}, nor one that can be widened to it"
-            table, there = delivery.stream.table, types[name]
-            raise SchemaError(msg, table=table, column=name, found=there, next_step=_DROP)
+            table, step = delivery.stream.table, _drop(delivery.stream)
+            raise SchemaError(msg, table=table, column=name, found=types[name], next_step=step)
         fitted.append(found)
     stream, plan = delivery.stream, delivery.plan
     return TableLayout(

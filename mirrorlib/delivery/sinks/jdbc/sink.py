@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sink import Delivery, begin_anew
 from mirrorlib.delivery.sinks.jdbc import database
 from mirrorlib.delivery.sinks.jdbc.database import STAGE, create, quote, quoted
 from mirrorlib.delivery.sinks.jdbc.layout import TableLayout, read_columns, settle
@@ -74,7 +74,8 @@ class DatabaseSink:
         except database.UnfitError as exc:
             msg = "the database cannot hold a value of the column"
             step = "Correct the rows: text has to be UTF-8, for PostgreSQL without NUL and in its encoding, and years"
-            step = f"{step} from 1 to 9999; then {database.BEGIN_ANEW}"  # the window is repeated as it was planned
+            # The window is repeated as it was planned.
+            step = f"{step} from 1 to 9999. {begin_anew(delivery.stream)}"
             name, said = find_unfit(frame, shape), str(exc)
             raise SchemaError(msg, table=table, column=name, found=said, next_step=step) from exc
         return staged.rows or None
@@ -99,7 +100,7 @@ class DatabaseSink:
             if plan.kind == "snapshot":
                 _replace_rows(session, shape, staged, stream.table)
             else:
-                _change_rows(session, shape, staged, stream.table)
+                _change_rows(session, shape, staged, stream)
             database.write_record(session, place, shape.record, plan)
             session.commit()
 
@@ -118,8 +119,11 @@ def _replace_rows(session: Session, shape: TableLayout, staged: StagedWindow, ta
     staged.check(session.fill(held.place.sql, shape.kinds, staged), table)
 
 
-def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, table: str) -> None:
+def _change_rows(
+    session: Session, shape: TableLayout, staged: StagedWindow, stream: Stream
+) -> None:
     """Apply staged changes. The stage's columns are numbered, so that they clash with nothing."""
+    table = stream.table
     place, staged_names = shape.held.place, [f"c{n}" for n in range(len(shape.columns))]
     kinds = {"op": "smallint", "copies": "bigint"}
     kinds |= dict(zip(staged_names, shape.kinds.values(), strict=True))
@@ -139,7 +143,7 @@ def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, tab
         gone = session.run(f"SELECT sum(copies) FROM {STAGE} WHERE op < 0")[0][0] or 0  # noqa: S608  # constants
         if shape.exact and taken != gone:
             msg = "the table in the database does not hold all rows that the source has deleted"
-            step = f"See who else writes to it; then let the consumer {database.BEGIN_ANEW}"
+            step = f"See who else writes to it. {begin_anew(stream)}"
             raise JournalError(msg, table=table, found=f"{taken} of {gone}", next_step=step)
     session.run(
         f"INSERT INTO {place.sql} ({quoted(shape.kinds)})"  # noqa: S608  # quoted
