@@ -163,14 +163,16 @@ def spark_decodes(source: BinaryIO) -> bool:
     """
     try:
         parquet = open_parquet(source, buffer=_LITTLE)
-        if not parquet.num_row_groups:
-            return True
+        # Writers choose for a file, but DuckDB for each row group.
+        each = "DuckDB" in (parquet.metadata.created_by or "")
+        numbers = range(parquet.num_row_groups)[: None if each else 1]
         # Arrow ends the process when it is asked for a chunk whose metadata is damaged, but not when it reads one.
-        next(parquet.iter_batches(batch_size=1, row_groups=[0]), None)
-    except (pa.ArrowException, OSError):
+        for number in numbers:
+            next(parquet.iter_batches(batch_size=1, row_groups=[number]), None)
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         return False
-    group = parquet.metadata.row_group(0)
-    chunks = [group.column(i) for i in range(group.num_columns)]
+    groups = map(parquet.metadata.row_group, numbers)
+    chunks = (group.column(i) for group in groups for i in range(group.num_columns))
     return all(
         chunk.compression in _SPARK_CODECS and "BYTE_STREAM_SPLIT" not in chunk.encodings
         for chunk in chunks

@@ -171,6 +171,24 @@ def test_what_spark_cannot_read_is_known(
     assert native is (footer(table, **options).columns[0].native and decodes(table, **options))
 
 
+def test_encodings_of_every_row_group_count() -> None:
+    """DuckDB chooses them for each."""
+    table, sink = pa.table({"v": [0.5, 1.5]}), io.BytesIO()
+    footers = []
+    # One file behind the other, at places of their own.
+    for encoding in ("PLAIN", "BYTE_STREAM_SPLIT"):
+        pq.write_table(table, sink, use_dictionary=False, column_encoding=encoding)
+        footers.append(pq.read_metadata(io.BytesIO(sink.getvalue())))
+    both, footer_of_both = footers[0], io.BytesIO()
+    both.append_row_groups(footers[1])
+    both.write_metadata_file(footer_of_both)
+    writer = both.created_by.encode()
+    sink.write(footer_of_both.getvalue()[4:].replace(writer, b"DuckDB".ljust(len(writer))))
+
+    assert [0.5, 1.5] * 2 == pq.read_table(sink).column("v").to_pylist()
+    assert not spark_decodes(sink)
+
+
 @pytest.mark.parametrize(
     "name",
     [
