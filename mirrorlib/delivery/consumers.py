@@ -22,6 +22,7 @@ from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorEr
 from mirrorlib.events import pick
 from mirrorlib.feed.proof import may_leave_log
 from mirrorlib.feed.window import begin_stream, open_window
+from mirrorlib.journal.entries import now
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import Start, advise_snapshot, check_start, last_seen, version_given
@@ -200,7 +201,8 @@ def _status(
     except MirrorError as exc:
         status = replace(status, health=health, reason=str(exc))
     since = "" if done is None else done.finished_at  # what came after it failed went well
-    stuck = said.get("state") == "failed" and str(said.get("at", "")) >= since
+    # What seems to come has been delivered by a clock that was ahead.
+    stuck = said.get("state") == "failed" and not str(said.get("at", "")) < since <= now()
     if stuck and status.health in {"behind", "expiring", "unknown"}:
         reason = " ".join(filter(None, (str(said.get("reason", "")), status.reason)))
         status = replace(status, health="failed", reason=reason)

@@ -30,7 +30,7 @@ from mirrorlib.feed.read import read_rows
 from mirrorlib.ingest.batch.snapshot import stage_difference
 from mirrorlib.ingest.files.continued_life import find_rebuilt
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
-from mirrorlib.ingest.job import open_job
+from mirrorlib.ingest.job import Job, open_job
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.preview import plan_job
 from mirrorlib.ingest.reset import lives_in, start_over
@@ -87,18 +87,10 @@ def rebuild_table(
     zone, options = _check(journal, name, start_at)
     job = replace(open_job(spark, zone, places, options, observe), only=name)
     quiet = replace(job, rebuilds=True, observe=unobserved)
-    foreseen = plan_job(quiet, compares=plan)
     if plan:
-        return foreseen
-    (told,) = foreseen.tables
-    if not told.batches:
-        msg = "the table cannot be computed anew, and is as it was"
-        step = "Start it over, which replaces its content by what the zone shows: mirrorlib reset"
-        if told.state == "behind":
-            step = "Call again in a moment."
-        raise JournalError(msg, table=table, file=told.file, found=told.reason, next_step=step)
-    first = options.start_at or 1
-    life = start_over(spark, places, name, partial(_begin, zone, first), _REASON, kind=REBUILD)
+        return plan_job(quiet, compares=True)
+    begin = partial(_begin, quiet, options.start_at or 1)
+    life = start_over(spark, places, name, begin, _REASON, kind=REBUILD)
     return apply_job(replace(job, stop=partial(_has_applied, journal, life)))
 
 
@@ -108,11 +100,23 @@ def _has_applied(journal: Journal, life: Life) -> bool:
     return entry is not None and bool(entry.position)
 
 
-def _begin(zone: str, first: int, journal: Journal) -> Life:
-    """Begin the life, or return the one that has begun and applied nothing yet."""
+def _begin(job: Job, first: int, journal: Journal) -> Life:
+    """Begin the life, or return the one that has begun and applied nothing yet.
+
+    Raises `JournalError` where it could not take what was applied: nobody cleans up what is looked at here.
+    """
+    (told,) = plan_job(job).tables
+    if not told.batches:
+        msg = "the table cannot be computed anew, and is as it was"
+        step = "Start it over, which replaces its content by what the zone shows: mirrorlib reset"
+        if told.state == "behind":
+            step = "Call again in a moment."
+        raise JournalError(
+            msg, table=str(job.only), file=told.file, found=told.reason, next_step=step
+        )
     last = journal.lives()[-1]
     begun = last.why == REBUILD and journal.newest(last) is None and last.start_at == first
-    return last if begun else journal.begin_life(REBUILD, zone, last.ordinal + 1, first)
+    return last if begun else journal.begin_life(REBUILD, job.zone.url, last.ordinal + 1, first)
 
 
 def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[str, Options]:

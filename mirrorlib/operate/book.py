@@ -159,13 +159,16 @@ def _check_known(journal: Journal, name: TableName, life: int, number: int, ende
 
 def _new_events(spark: SparkSession, events: TableRef, status: StatusReport) -> list[Row]:
     """Choose the tables that are not as they were when they were last written down."""
-    known = _newest(spark, events, status, "seen_at", "state", "reason")
-    more = {"target": status.target, "seen_at": datetime.now(UTC)}
-    return [
-        to_row(EVENT_COLUMNS, asdict(table) | more)
-        for table in status.tables
-        if known.get(table.table, ())[1:] != (table.state, table.reason)
-    ]
+    known = _newest(spark, events, status, "unix_micros(seen_at)", "state", "reason")
+    now, rows = datetime.now(UTC), list[Row]()
+    for table in status.tables:
+        last, *was = known.get(table.table, (0,))
+        if was != [table.state, table.reason]:
+            # Behind the last one, whose clock may have been ahead.
+            seen_at = max(now, _EPOCH + timedelta(microseconds=last + 1))
+            more = {"target": status.target, "seen_at": seen_at}
+            rows.append(to_row(EVENT_COLUMNS, asdict(table) | more))
+    return rows
 
 
 def _newest(

@@ -865,6 +865,22 @@ def test_a_log_that_cannot_be_read_hides_no_consumer(two: Source) -> None:
 
 
 @pytest.mark.thorough
+def test_a_consumer_that_fails_behind_a_clock_that_was_ahead_has_failed(source: Source) -> None:
+    """A window that seems to be delivered later than now is none that went well since."""
+    source.export()
+    (done,) = Path(source.target, "_mirrorlib", source.registry.folder).rglob("*.done.json")
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="microseconds")
+    done.write_text(json.dumps(json.loads(done.read_text()) | {"finished_at": tomorrow}))
+    source.run("INSERT INTO {t} VALUES (3, 'd')", "INSERT INTO {t} VALUES (4, 'd')")
+    log = Path(source.target, "orders", "_delta_log", f"{4:020d}.json")
+    log.rename(source.root / "lost")
+    assert "failed" == source.export().state
+    (source.root / "lost").rename(log)
+
+    assert "failed" == source.status().health
+
+
+@pytest.mark.thorough
 def test_a_rewound_consumer_has_not_failed(source: Source) -> None:
     """The last word was about a stream that is over."""
     source.export()
@@ -960,6 +976,20 @@ def test_vacuum_leaves_what_a_commit_of_a_day_wrote_first(source: Source) -> Non
     assert [("refused", ("lake",)), ("ready", ())] == [
         (report.tables[0].state, report.tables[0].losers) for report in (early, young)
     ]
+
+
+@pytest.mark.thorough
+def test_vacuum_leaves_what_lies_behind_a_commit_of_a_clock_that_was_ahead(source: Source) -> None:
+    """Each version's own time counts: they need not rise."""
+    source.export()
+    source.run("UPDATE {t} SET v = 'y'", "UPDATE {t} SET v = 'z'")
+    age_log(source, hours=24 * 9)
+    ahead = Path(source.target, "orders", "_delta_log", f"{4:020d}.json")
+    os.utime(ahead, (then := time.time() - 24 * 3600 * 5, then))
+    told = mirrorlib.vacuum(source.spark, source.target, dry_run=True).tables[0]
+
+    assert ("refused", ("lake",)) == (told.state, told.losers)
+    assert "the changes of version 5 may be removed" in told.reason
 
 
 @pytest.mark.thorough

@@ -203,6 +203,25 @@ def test_a_rebuild_that_another_run_has_carried_out_is_done(
 
 
 @pytest.mark.thorough
+def test_files_that_a_runner_cleans_up_meanwhile_are_missed_before_anything_begins(
+    damaged: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are looked at while nobody else works at the table."""
+
+    def wait(*args: Any, **options: Any) -> Life:
+        assert damaged.apply(cleanup="move", allow_foreign_writes=True).ok
+        return start_over(*args, **options)
+
+    damaged.publish()
+    monkeypatch.setattr(rebuild_module, "start_over", wait)
+
+    with pytest.raises(JournalError, match=r"is as it was.* is not in the landing zone"):
+        rebuild(damaged)
+    damaged.publish()
+    assert damaged.apply(allow_foreign_writes=True).ok
+
+
+@pytest.mark.thorough
 def test_what_has_come_since_waits(damaged: Mirror) -> None:
     """Also a file that cannot be read, or that waits for another."""
     damaged.publish()

@@ -201,6 +201,26 @@ def test_the_kept_ledger_goes_on_in_a_session_that_cuts_moments(
 
 
 @pytest.mark.thorough
+def test_a_change_of_state_comes_behind_one_of_a_clock_that_was_ahead(
+    spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
+) -> None:
+    """It is written once, and the newest row tells how the table stands."""
+    orders, place = zone.table("orders", keys=["id"]), str(tmp_path / "book")
+    orders.file([{"id": 1}])
+    mirrorlib.apply(spark, str(zone), target)
+    mirrorlib.write_ledger(spark, target, place)
+    events = f"delta.`{place}/mirrorlib_events`"
+    spark.sql(f"UPDATE {events} SET seen_at = seen_at + INTERVAL 1 DAY")
+
+    orders.file([{"id": 2}], number=3)
+    mirrorlib.apply(spark, str(zone), target)
+    written = [mirrorlib.write_ledger(spark, target, place).tables[1].rows for _ in range(2)]
+
+    rows = sorted(read_rows(spark, f"{place}/mirrorlib_events"), key=lambda row: row["seen_at"])
+    assert ([1, 0], ["current", "blocked"]) == (written, [row["state"] for row in rows])
+
+
+@pytest.mark.thorough
 def test_the_kept_ledger_tells_of_a_journal_that_has_begun_again(
     spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:
