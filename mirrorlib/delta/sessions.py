@@ -65,6 +65,7 @@ _CONF = {
     "spark.sql.ansi.enforceReservedKeywords": "false",  # else Spark itself writes no column called "order"
     "spark.sql.storeAssignmentPolicy": "ANSI",
     "spark.sql.sources.partitionOverwriteMode": "static",  # else nothing replaces a table's columns
+    "spark.databricks.delta.stalenessLimit": "0",  # else a version that is there may be told to be none
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     **WRITES_DATES,

@@ -130,6 +130,11 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("DELTA_VACUUM_RETENTION",): Trouble(
         reason="the table's files would be removed sooner than readers of it may need them",
         next_step="Keep them for a week or more."),
+    ("DELTA_ICEBERG_COMPAT_VIOLATION.DELETION_VECTORS",
+     "DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED.PERSISTENT_DELETION_VECTORS"): Trouble(
+        reason="a property that new tables have by default here does not go with deletion vectors",
+        next_step="Take the default away; or mirrorlib reset TARGET TABLE, and apply with --readers plain.",
+        outside=True, found=r"(?P<found>IcebergCompatV\d|symlink manifest)"),
     ("DELTA_UNKNOWN_CONFIGURATION", "DELTA_CANNOT_MODIFY_TABLE_PROPERTY"): Trouble(
         reason="this Delta does not take a property that the table has to have", next_step=_NEWER),
     ("INSUFFICIENT_PERMISSIONS", "UNAUTHORIZED", "PERMISSION_DENIED"): _RIGHTS,

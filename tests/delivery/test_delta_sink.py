@@ -1080,6 +1080,25 @@ def test_a_log_takes_a_column_that_comes_as_another_widens(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
+def test_a_receiver_follows_a_day_that_becomes_a_wall_clock(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """It is given the feature that such a column asks of a table, as its rows are written again."""
+    has = "'delta.enableTypeWidening' = 'true', 'delta.feature.timestampNtz' = 'supported'"
+    source = Source(spark, tmp_path, "id bigint, at date", f"{FEED}, {has}")
+    source.run("INSERT INTO {t} VALUES (1, DATE'2026-01-02')")
+    copy = Receiver(source, mode)
+    copy.take()
+    source.run(
+        "ALTER TABLE {t} ALTER COLUMN at TYPE timestamp_ntz",
+        "INSERT INTO {t} VALUES (2, TIMESTAMP_NTZ'2026-01-02 12:00:00')",
+    )
+    copy.take()
+    assert source.rows() == copy.rows()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", MODES)
 def test_a_receiver_bounds_no_text_that_may_grow_in_the_source(
     spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 import mirrorlib
 from mirrorlib.cli.main import main
-from mirrorlib.delta import trouble
+from mirrorlib.delta import sessions, trouble
 from mirrorlib.delta.trouble import as_mirror_error, first_line, spark_error
 
 if TYPE_CHECKING:
@@ -113,6 +113,26 @@ def test_what_owners_do_to_a_table_stops_it_in_our_words(
     assert found["orders"].state in {"failed", "blocked"}
     assert expected in found["orders"].reason
     assert not CLASS.search(found["orders"].reason), found["orders"].reason
+
+
+@pytest.mark.parametrize(
+    "name", ["enableIcebergCompatV2", "compatibility.symlinkFormatManifest.enabled"]
+)
+def test_a_default_that_does_not_go_with_deletion_vectors_is_told_with_a_way_out(
+    spark: SparkSession, zone: ZoneWriter, target: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the workspace, for tables that are made."""
+    zone.table("orders", keys=["id"]).file([{"id": 1}])
+    default = {f"spark.databricks.delta.properties.defaults.{name}": "true"}
+    monkeypatch.setattr(sessions, "_CONF", sessions._CONF | default)
+    session = spark.newSession()  # whose own are set up anew
+
+    (found,) = mirrorlib.apply(session, str(zone), target).tables
+
+    assert "by default here does not go with deletion vectors" in found.reason
+    assert "mirrorlib reset TARGET TABLE, and apply with --readers plain" in found.reason
+    mirrorlib.reset(session, target, "orders")
+    assert mirrorlib.apply(session, str(zone), target, readers="plain").ok
 
 
 def test_a_constraint_on_a_column_that_has_to_be_widened_is_no_row_that_violates_it(

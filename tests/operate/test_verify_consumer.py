@@ -310,6 +310,13 @@ def test_a_column_that_stayed_wider_spells_the_same_values_longer(spark: SparkSe
         return [(*row,) for row in typed_rows(held, schema.names, schema, "orders").collect()]
 
     assert [typed] * 3 == read(*texts)
+    for far in ("+12026-01-02", "-0044-03-15"):  # which Python has not
+        held = spark.createDataFrame(
+            [(*texts[0][:3], far)], "c0 string, c1 string, c2 string, c3 string"
+        )
+        assert (
+            1 == typed_rows(held, schema.names, schema, "orders").where("day IS NOT NULL").count()
+        )
     for row, column in zip(more, ("d", "day", "n"), strict=True):
         with pytest.raises(SchemaError, match=f"column {column}: the database holds a value"):
             read(row)

@@ -65,7 +65,7 @@ def _spelling(kind: DataType) -> str:
     if name == "decimal":
         scale = kind.jsonValue().partition(",")[2].strip(" )")  # type: ignore[union-attr]  # "decimal(10,2)"
         return r"^-?\d+(\.0+)?$" if scale == "0" else rf"^-?\d+\.\d{{{scale}}}0*$"
-    day = r"^\d{4}-\d\d-\d\d( 00:00:00(\+00(:00)?)?)?$"
+    day = r"^[+-]?\d{4,}-\d\d-\d\d( 00:00:00(\+00(:00)?)?)?$"
     return {"boolean": "^(true|false|0|1)$", "date": day}.get(name, "")
 
 

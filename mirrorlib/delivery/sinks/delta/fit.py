@@ -125,6 +125,7 @@ def _rewrite(work: WindowWork, columns: Columns) -> None:
         rows = rewritten_rows(work.spark, work.ref, columns, "")
     except SchemaError as exc:
         raise _misfit(work, work.found.schema[exc.column or old.name], new, exc.reason) from exc
+    allow_columns(work.spark, work.ref, columns, work.found)
     overwrite_columns(work.spark, work.ref, rows, _side_mark(work, REWRITE))
 
 
