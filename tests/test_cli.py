@@ -432,6 +432,29 @@ def test_tables_of_a_catalog(
 
 
 @pytest.mark.thorough
+def test_keys_differ_by_case_in_a_schema_by_whose_collation_they_do_not(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path
+) -> None:
+    """Else two rows of the zone would be one of the table."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.collation.schemaLevel.enabled", "true")  # as on Databricks
+    place = f"LOCATION '{tmp_path}/warehouse'"
+    session.sql(f"CREATE SCHEMA mirrored4 DEFAULT COLLATION UTF8_LCASE {place}")
+    orders = zone.table("orders", keys=["k"])
+    told = {"catalog": "spark_catalog", "state": str(tmp_path / "state")}
+    try:
+        orders.file([{"k": "a"}, {"k": "A"}])
+        assert mirrorlib.apply(spark, str(zone), "mirrored4", **told).ok
+        orders.file([{"k": "A", "w": "x"}, {"k": "b", "w": "X"}], [1, 4])
+        assert mirrorlib.apply(spark, str(zone), "mirrored4", **told).ok
+        rows = spark.table("mirrored4.orders")
+        assert {("A", "x"), ("a", None), ("b", "X")} == {tuple(row) for row in rows.collect()}
+        assert {"string"} == {field.dataType.simpleString() for field in rows.schema}
+    finally:
+        spark.sql("DROP SCHEMA mirrored4 CASCADE")
+
+
+@pytest.mark.thorough
 def test_what_a_killed_run_left_in_a_catalog_s_schema_is_told(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ new mirror: `properties.py`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _NTZ = "timestamp_ntz"
+_BINARY = "UTF8_BINARY"
 _NOT_EMPTY = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippingStatsColumns
 EXACT_IN_DOUBLE = 1 << 53
@@ -68,7 +70,9 @@ def make_table(
         store.delete_drafts(LOG)
     check_variables(spark, (column.name for column in columns), shown)
     properties = {**properties, **(known.MAPPED if need_mapping(columns) else {})}
-    clause = f" TBLPROPERTIES ({known.to_sql(properties)})" if properties else ""
+    clause = _compared_by_bytes(spark, ref)
+    if properties:
+        clause += f" TBLPROPERTIES ({known.to_sql(properties)})"
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({_ddl(columns)}) USING delta{clause}")
     except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
@@ -76,6 +80,22 @@ def make_table(
             raise
         # It is not taken over or emptied here: another runner may be making the table in it at this moment.
         raise spark_error(exc, "make the table", shown) from exc
+
+
+def _compared_by_bytes(spark: SparkSession, ref: TableRef) -> str:
+    """Return what keeps a new table's text apart where its schema has a collation, by which two keys may be one."""
+    from pyspark.errors import AnalysisException
+
+    said = dict[str, str]()
+    if ref.path is None:
+        schema = ref.sql.removesuffix(f".{quote(ref.name.table)}")
+        with contextlib.suppress(
+            AnalysisException
+        ):  # where there is none, making the table says so
+            said = {
+                row[0]: row[1] for row in spark.sql(f"DESCRIBE SCHEMA EXTENDED {schema}").collect()
+            }
+    return "" if said.get("Collation", _BINARY) == _BINARY else f" DEFAULT COLLATION {_BINARY}"
 
 
 def create_mirror(
