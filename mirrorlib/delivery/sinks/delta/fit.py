@@ -41,7 +41,7 @@ def check_columns(delivery: Delivery, *reserved: str, comparable: bool) -> None:
         if not is_comparable(field.dataType):
             msg = "a column of this type cannot be compared, so equal rows cannot be told"
             kind = field.dataType.simpleString().partition("<")[0]
-            step = "Give keys, or let another consumer choose mode changes."
+            step = "Let another consumer choose mode changes, or current by keys."
             raise SchemaError(msg, table=table, column=field.name, found=kind, next_step=step)
 
 
