@@ -7,7 +7,6 @@ new mirror: `properties.py`.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,7 +22,7 @@ from mirrorlib.delta.columns import (
 )
 from mirrorlib.delta.log import LOG, list_log
 from mirrorlib.delta.sessions import check_variables
-from mirrorlib.delta.table import Found, TableRef, read_table
+from mirrorlib.delta.table import Found, TableRef, describe_schema, read_table
 from mirrorlib.delta.trouble import spark_error
 from mirrorlib.errors import LandingZoneError, SchemaError
 from mirrorlib.identifiers import find_name, quote, sql_text
@@ -84,17 +83,9 @@ def make_table(
 
 def _compared_by_bytes(spark: SparkSession, ref: TableRef) -> str:
     """Return what keeps a new table's text apart where its schema has a collation, by which two keys may be one."""
-    from pyspark.errors import AnalysisException
-
-    said = dict[str, str]()
-    if ref.path is None:
-        schema = ref.sql.removesuffix(f".{quote(ref.name.table)}")
-        with contextlib.suppress(
-            AnalysisException
-        ):  # where there is none, making the table says so
-            said = {
-                row[0]: row[1] for row in spark.sql(f"DESCRIBE SCHEMA EXTENDED {schema}").collect()
-            }
+    if ref.path is not None:
+        return ""
+    said = describe_schema(spark, ref.sql.removesuffix(f".{quote(ref.name.table)}"))
     return "" if said.get("Collation", _BINARY) == _BINARY else f" DEFAULT COLLATION {_BINARY}"
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from weakref import WeakKeyDictionary
 
 from mirrorlib.delta.address import address_of, split_dotted
-from mirrorlib.delta.table import TableRef, refer
+from mirrorlib.delta.table import TableRef, describe_schema, refer
 from mirrorlib.errors import LandingZoneError, TableBusyError, TableNameError
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.leases import process_started
@@ -153,16 +153,10 @@ def lock_table(
 
 def find_locks(spark: SparkSession, target: Target, state: Store | None) -> Path | None:
     """Return the folder of a target's locks: beside its tables, else with its state; None where neither is local."""
-    from pyspark.errors import AnalysisException
-
     place: str | None = target.place
     if target.catalog is not None:
         schema = f"{quote(target.catalog)}.{quote(target.place)}"
-        rows = []
-        # Where there is none, that is told as the table is made.
-        with contextlib.suppress(AnalysisException):
-            rows = spark.sql(f"DESCRIBE SCHEMA {schema}").collect()
-        place = next((value for name, value in rows if name == "Location"), None)
+        place = describe_schema(spark, schema).get("Location")
     if place is not None:
         with contextlib.suppress(LandingZoneError):  # a catalog may know places that we do not
             tables = open_store(place)

@@ -164,6 +164,16 @@ def _describe(spark: SparkSession, ref: TableRef) -> Row:
     return spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
 
 
+def describe_schema(spark: SparkSession, sql: str) -> dict[str, str]:
+    """Return what a catalog says of a schema; nothing where there is none, which is told as a table is made in it."""
+    from pyspark.errors import AnalysisException
+
+    rows = []
+    with contextlib.suppress(AnalysisException):
+        rows = spark.sql(f"DESCRIBE SCHEMA EXTENDED {sql}").collect()
+    return dict(rows)
+
+
 def open_log(spark: SparkSession, ref: TableRef, location: str | None = None) -> TableLog:
     """Choose the way to the table's commits: its own files, or the catalog's history where those are closed to us.
 
