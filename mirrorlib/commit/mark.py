@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.claim import Claim, runner
 from mirrorlib.commit.protocol import OvertakenError
+from mirrorlib.delta.ddl import allow_columns
 from mirrorlib.delta.log import IN_CONDITION, REWRITE
 from mirrorlib.delta.properties import FEED, PAUSED, set_properties
 from mirrorlib.delta.sessions import configured
@@ -133,11 +134,14 @@ def overwrite_columns(
 ) -> None:
     """Replace a table's rows and columns in one commit, with its feed off meanwhile where Delta asks for it.
 
-    The session is our own. *step* is done around each switch of the feed.
+    Before, the table is given what its new columns need. The session is our own. *step* is done around each switch of
+    the feed.
     """
     from pyspark.errors import AnalysisException
 
     found = find_table(spark, ref)
+    if found is not None and allow_columns(spark, ref, rows.schema.fields, found):
+        found = find_table(spark, ref)  # with column mapping, its feed has to be off
     paused, clustered = _is_paused(found), clustered_by(spark, ref, found)
     if found is not None and found.mapped and found.has_feed:
         now = dict(rows.dtypes)

@@ -129,8 +129,10 @@ def _ddl(columns: Iterable[AnyColumn]) -> str:
 
 def allow_columns(
     spark: SparkSession, ref: TableRef, columns: Iterable[AnyColumn], found: Found
-) -> None:
+) -> bool:
     """Turn on what a table that is there needs for columns: column mapping for names, a feature for times without zone.
+
+    Returns whether anything had to be turned on.
 
     Under a mapping that is turned on, the columns that are there keep their names in the data files.
     """
@@ -143,6 +145,7 @@ def allow_columns(
         wanted |= known.WALL_CLOCK
     if wanted:
         known.set_properties(spark, ref.sql, wanted)
+    return bool(wanted)
 
 
 def add_columns(
@@ -150,10 +153,6 @@ def add_columns(
 ) -> None:
     """Add columns at the end, with what they need."""
     allow_columns(spark, ref, columns, found)
-    _add_columns(spark, ref, columns)
-
-
-def _add_columns(spark: SparkSession, ref: TableRef, columns: Sequence[AnyColumn]) -> None:
     check_variables(spark, (column.name for column in columns), str(ref.name))
     spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({_ddl(columns)})")
 
@@ -164,21 +163,22 @@ def _skipping_columns(columns: Columns, keys: Sequence[str]) -> str:
     return ",".join(map(quote, spelled_keys(narrow, keys)))
 
 
-def free_columns(
+def unset_statistics(
     spark: SparkSession, ref: TableRef, columns: Columns, keys: Sequence[str], found: Found
 ) -> None:
-    """Make way for the new columns of a table that is about to be replaced: names, and statistics on the old keys."""
-    allow_columns(spark, ref, columns, found)
+    """Drop the statistics on the old keys of a table that is about to be replaced, whose columns may go."""
     if found.properties.get(_STATISTICS, "") not in {"", _skipping_columns(columns, keys)}:
         spark.sql(f"ALTER TABLE {ref.sql} UNSET TBLPROPERTIES ({sql_text(_STATISTICS)})")
 
 
-def replace_columns(spark: SparkSession, ref: TableRef, old: Columns, columns: Columns) -> None:
+def replace_columns(
+    spark: SparkSession, ref: TableRef, old: Columns, columns: Columns, found: Found
+) -> None:
     """Drop the *old* columns of an empty table with column mapping, once it has others."""
     here = read_table(spark, ref).columns
     missing = [column for column in columns if find_name(here, column.name) is None]
     if missing:
-        _add_columns(spark, ref, missing)
+        add_columns(spark, ref, missing, found)
     dropped = ", ".join(quote(column.name) for column in old)
     spark.sql(f"ALTER TABLE {ref.sql} DROP COLUMNS ({dropped})")
 

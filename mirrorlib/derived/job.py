@@ -20,7 +20,7 @@ from mirrorlib.commit.mark import Mark, overwrite_columns, overwrite_rows, resum
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.stage import ADD, CHANGE, DROP, FRESH, OP, SET, stage_frame, staging
 from mirrorlib.delta.columns import is_same
-from mirrorlib.delta.ddl import allow_columns, make_table
+from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
 from mirrorlib.delta.lock import TablePlace
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
@@ -140,7 +140,6 @@ def added_columns(target: DerivedTarget, rows: DataFrame) -> tuple[str, ...] | N
 def replace_rows(job: DeriveJob, target: DerivedTarget, rows: DataFrame, mark: Mark) -> None:
     """Let rows take the place of all that are there, and their columns too where they are others."""
     if target.found is not None and added_columns(target, rows) != ():
-        allow_columns(job.session, job.place.ref, rows.schema.fields, target.found)
         bare = rows.select(*bare_columns(rows, rows.columns))
         overwrite_columns(job.session, job.place.ref, bare, mark)
     else:

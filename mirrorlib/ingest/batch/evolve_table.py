@@ -14,11 +14,10 @@ from mirrorlib.commit.mark import FENCE, mark_nothing, overwrite_columns, resume
 from mirrorlib.delta.columns import Columns, find_column, needs_mapping, to_pairs
 from mirrorlib.delta.ddl import (
     add_columns,
-    allow_columns,
     create_mirror,
-    free_columns,
     replace_columns,
     rewritten_rows,
+    unset_statistics,
     widen_columns,
 )
 from mirrorlib.delta.key_property import (
@@ -67,9 +66,9 @@ def evolve_table(attempt: Attempt, prepared: Prepared) -> tuple[Columns, bool]:
         # Under column mapping, Delta's writers drop none.
         old = tuple(c for c in found.columns if find_column(growth.columns, c.name) is None)
     columns = (*growth.columns, *(old if found.bytes else ()))
-    free_columns(work.spark, work.ref, columns, plan.policies.keys, found)
+    unset_statistics(work.spark, work.ref, columns, plan.policies.keys, found)
     if old and not found.bytes:
-        replace_columns(work.spark, work.ref, old, columns)
+        replace_columns(work.spark, work.ref, old, columns, found)
     return columns, to_pairs(found.columns) != to_pairs(columns)
 
 
@@ -103,7 +102,6 @@ def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
         with attempt.step("rewrite"):
             file = _cause_of_rewrite(prepared, rewritten)
             rows = rewritten_rows(work.spark, work.ref, rewritten, file)
-            allow_columns(work.spark, work.ref, rewritten, found)
             own = attempt.mark({"outcome": REWRITE, "batch": None})
             mark = replace(own, version=own.version - 1)  # a void or a fence forbids both
             overwrite_columns(work.spark, work.ref, rows, mark, attempt.step)

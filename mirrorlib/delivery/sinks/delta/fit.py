@@ -51,7 +51,6 @@ def fit_columns(work: WindowWork) -> WindowWork:
     has = {fold_name(field.name): field for field in work.found.schema.fields}
     gone = tuple(field.name for name, field in has.items() if name not in wanted)
     if work.mode == "current" and work.plan.kind == "snapshot":  # it is about to be replaced
-        allow_columns(work.spark, work.ref, work.wanted.fields, work.found)
         mapped = work.found.mapped or need_mapping(work.wanted.fields)
         # Delta drops no column of a table with column mapping and a feed of its own.
         return replace(work, dropped=gone if work.found.has_feed and mapped else ())
@@ -125,7 +124,6 @@ def _rewrite(work: WindowWork, columns: Columns) -> None:
         rows = rewritten_rows(work.spark, work.ref, columns, "")
     except SchemaError as exc:
         raise _misfit(work, work.found.schema[exc.column or old.name], new, exc.reason) from exc
-    allow_columns(work.spark, work.ref, columns, work.found)
     overwrite_columns(work.spark, work.ref, rows, _side_mark(work, REWRITE))
 
 
