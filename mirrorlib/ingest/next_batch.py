@@ -92,9 +92,9 @@ def open_next(
     """
     options = work.options
     anew = len(work.lives) > 1 and not position
-    replaces = anew and standing.version is not None
-    suspects = {cause["file"] for cause in _causes(entry)}
     goal = rebuilt_position(work.journal, work.lives) if anew else None
+    replaces = goal is not None or (anew and standing.version is not None)
+    suspects = {cause["file"] for cause in _causes(entry)}
     if not position:
         position = first_position(opened.listing, work.life.start_at)
         warn(*(tell_left_out(work, opened, position) if goal is None else ()))
@@ -106,7 +106,7 @@ def open_next(
         files = every if anew else within(every, options.max_files, options.max_bytes)
         # A young file is like one that has not been published yet; a rebuild lacks it.
         bad = coming.state in STOPPED if goal is None else coming.state != "current"
-        if not coming.files or (bad and (replaces or goal is not None)):
+        if not coming.files or (bad and replaces):
             return coming
         known = work.approved
         if not files and known is not None and known.state in STOPPED:  # as the plan has said

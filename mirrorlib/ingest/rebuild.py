@@ -105,7 +105,7 @@ def _begin(job: Job, first: int, journal: Journal) -> Life:
 
     Raises `JournalError` where it could not take what was applied: nobody cleans up what is looked at here.
     """
-    (told,) = plan_job(job).tables
+    (told,) = plan_job(job, compares=False).tables
     if not told.batches:
         msg = "the table cannot be computed anew, and is as it was"
         step = "Start it over, which replaces its content by what the zone shows: mirrorlib reset"

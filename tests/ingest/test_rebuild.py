@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +18,7 @@ from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import LOG, FileLog, commit_path
 from mirrorlib.errors import FeedExpiredError, ForeignWriteError, JournalError
 from mirrorlib.feed.owners import is_owners
-from mirrorlib.ingest import next_batch
+from mirrorlib.ingest import next_batch, preview
 from mirrorlib.ingest import rebuild as rebuild_module
 from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.next_batch import Next
@@ -31,8 +33,6 @@ from tables import newest_version
 from zones import ZoneWriter
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from mirrorlib.ingest.report import ApplyReport, PlanReport, State
@@ -645,6 +645,38 @@ def test_what_cannot_be_computed_anew_is_said_before_anything_begins(
     begun.begin_life("first seen", str(zone), 1)
     with pytest.raises(JournalError, match="apply once, with --allow-foreign-writes where it"):
         mirrorlib.rebuild(spark, target, "begun")
+
+
+def test_of_a_table_that_was_removed_nothing_comes_back_before_all_of_it_can(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Readers would take a half of it for the table, and what follows for changes."""
+    orders = zone.table("orders", keys=["id"])
+    for number in (1, 2, 3):
+        orders.file([{"id": number}])
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    shutil.rmtree(f"{target}/orders")
+    whole = orders.path(2).read_bytes()
+    orders.path(2).write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(JournalError, match=r"is as it was.*000002\.parquet"):
+        mirrorlib.rebuild(spark, target, "orders")
+    assert not Path(target, "orders").exists()
+    orders.path(2).write_bytes(whole)
+    (done,) = mirrorlib.rebuild(spark, target, "orders").tables
+    assert ("current", 3) == (done.state, sum(batch.files for batch in done.batches)), done.reason
+
+
+def test_what_would_differ_is_computed_for_a_plan_alone(
+    fresh: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes as long as the rebuild, which would be done twice."""
+    fresh.publish()
+    fresh.assert_current()
+    monkeypatch.setattr(preview, "tell_difference", None)
+
+    assert rebuild(fresh).ok
+    assert not rebuild(fresh, plan=True).ok
 
 
 @pytest.mark.thorough
