@@ -23,6 +23,7 @@ _MOST_MEASURED = 1 << 30  # bytes that texts may come to, of which only the leng
 _LITTLE = 1 << 16
 _TEXTS = (pa.string(), pa.binary())
 _FIXED = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_fixed_size_binary)
+_INSTANT = "isAdjustedToUTC=true"  # in a logical type
 _TEXT_KINDS = frozenset({"ENUM", "JSON"})
 # Where they are, a column that is to stay a dictionary does not. Older pyarrows have none to switch off.
 _NO_EXTENSIONS: dict[str, Any] = (
@@ -70,9 +71,13 @@ def read_schema(source: BinaryIO) -> tuple[pa.Schema, pq.FileMetaData]:
         msg = f"a row has {largest >> 20:,} MiB, and {LONGEST_ROW >> 20} at most are read"
         raise pa.ArrowInvalid(msg)
     texts = {leaf.path for leaf in metadata.schema if leaf.logical_type.type in _TEXT_KINDS}
+    # Parquet's older word for them, alone, means instants, too, which pyarrow 14 takes for wall clocks.
+    instants = {leaf.path for leaf in metadata.schema if _INSTANT in str(leaf.logical_type)}
     fields = []
     for column in columns:
         kind = plain_type(column.type)
+        if column.name in instants and pa.types.is_timestamp(kind) and kind.tz is None:
+            kind = pa.timestamp(kind.unit, "UTC")
         text = column.name in texts and pa.types.is_binary(kind)
         fields.append(column.with_type(pa.string() if text else kind))
     return pa.schema(fields, columns.metadata), metadata
