@@ -25,7 +25,8 @@ class Event:
 
     Attributes:
         table: "dbo/orders".
-        step: list, read, plan, guard, create, widen, rewrite, fence, stage, commit, deliver, void or done.
+        step: list, read, plan, guard, create, widen, rewrite, pause, resume, fence, stage, commit, deliver, void or
+            done.
         when: "before" or "after".
         batch: the batch's number, None while there is none.
         files: change files in the batch (for list: files that the folder shows).

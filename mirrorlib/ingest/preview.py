@@ -65,8 +65,9 @@ def plan_zone(
 ) -> PlanReport:
     """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
 
-    Arguments mean the same as for `apply`, see `Options`. Nothing is written. *quiet*, *cleanup*, *retention*
-    and *parallelism* change nothing that is told but the hash, nor does *listing*: here every folder is listed in full.
+    Arguments mean the same as for `apply`, see `Options`. Nothing is written. *quiet*, *cleanup* and
+    *retention* change nothing that is told but the hash; *parallelism*, *listing* and *backfill_interval* nothing at
+    all, as every folder is listed in full.
 
     Raises:
         ValueError: an option's value is not what it may be.
