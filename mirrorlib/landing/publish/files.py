@@ -31,7 +31,7 @@ _PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 _LONGEST_NUMBER = 17
 # What a column of numbers takes no value from: an article number that begins with 0, a telephone's +, 0x1F.
 _NO_NUMBER = r"^(\+|-?0[0-9xX])"
-_MANY_DIGITS = r"^-?[0-9]{8,}$"  # from 8 on, a float may have no room for them
+_MANY_DIGITS = r"^-?[0-9]{8,}(\.0*)?$"  # from 8 on, a float may have no room for them
 _PARQUET = frozenset({".parquet", ".pq"})
 # The first that takes all values of a column is its type.
 _LOOKS = (
@@ -79,6 +79,9 @@ def has_no_numbers(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Say whether a column of numbers would change any of the texts, fractions aside, which floats round."""
     texts = pc.ascii_trim_whitespace(texts)
     if is_binary_float(kind):
+        endless = texts.filter(pc.is_inf(texts.cast(kind)))
+        if pc.any(pc.match_substring_regex(endless, "[0-9]")).as_py():
+            return True
         long = texts.filter(pc.match_substring_regex(texts, _MANY_DIGITS))
         try:
             fit_values(long.cast(pa.decimal128(MAX_PRECISION, 0)), kind)

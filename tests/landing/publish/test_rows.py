@@ -300,6 +300,12 @@ def test_text_of_another_encoding_is_refused(tmp_path: Path, types: dict[str, pa
         (pa.float64(), "9007199254740992", 2.0**53),
         (pa.float64(), "12345678901234567000", 12345678901234567000.0),  # as JavaScript writes it
         (pa.float32(), "16777217", "16777217"),
+        (pa.float32(), "16777217.0", "16777217.0"),  # as pandas writes integers beside a NULL
+        (pa.float64(), "9007199254740993.", "9007199254740993."),
+        (pa.float64(), "99999999.00", 99999999.0),
+        (pa.float32(), "1e39", "1e39"),
+        (pa.float64(), "-1e400", "-1e400"),
+        (pa.float64(), "-inf", float("-inf")),
         (pa.decimal128(9, 2), "01.50", "01.50"),
         (pa.decimal128(9, 2), "1.505", 1.505),
         (pa.string(), "5", "5"),
