@@ -98,9 +98,12 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
     after = replace(given.known, columns=fields, markers=markers, partition_by=given.partition_by)
     if after != given.known or not after.version:
         after = replace(after, version=given.known.version + 1)
+    # Whoever died behind the schema has declared none of its columns.
+    words = {name: published_type(field.type, text=True)[1] for name, field in known.items()}
+    words |= {name: word for name, (_, _, word) in mine.items()}
     definition = tuple(
-        DefinedColumn(name=field.name, data_type=word, nullable=field.nullable)
-        for field, _, word in mine.values()
+        DefinedColumn(name=field.name, data_type=words[name], nullable=field.nullable)
+        for name, field in columns.items()
     )
     return Fitted(rows=fitted, known=after, definition=definition, notes=tuple(notes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import hashlib
 import io
@@ -613,6 +614,19 @@ def test_partition_columns_are_remembered(store: Store) -> None:
     said = json_at(store, "t/_metadata.json")
     store.delete("t/_metadata.json")
     LandingZoneWriter(store).table("t", keys=["id"]).write(ORDERS)
+    assert said == json_at(store, "t/_metadata.json")
+
+
+def test_a_writer_that_died_behind_the_schema_leaves_no_column_undeclared(store: Store) -> None:
+    """Text of which is not said what it is becomes a column of strings, which no later file may make numbers."""
+    rows = pa.table({"id": [1], "at": [dt.date(2026, 1, 1)], "n": [10]})
+    LandingZoneWriter(store).table("t", keys=["id"], file_format="csv").write(rows)
+    said = json_at(store, "t/_metadata.json")
+    store.delete("t/_metadata.json")
+    orders = LandingZoneWriter(store).table("t", keys=["id"], file_format="csv")
+
+    orders.write(rows.select(["id"]))
+
     assert said == json_at(store, "t/_metadata.json")
 
 
