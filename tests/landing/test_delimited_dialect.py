@@ -175,6 +175,7 @@ def test_what_publishers_write_is_understood(
         ({"Encoding": "base64"}, "the value of 'Encoding' is not known", "base64"),
         ({"Encoding": "rot13"}, "the value of 'Encoding' is not known", "rot13"),
         ({"Encoding": "idna"}, "the value of 'Encoding' is not known", "idna"),
+        ({"Encoding": "UTF7"}, "the value of 'Encoding' is not known", "UTF7"),
         ({"Encoding": "undefined"}, "the value of 'Encoding' is not known", "undefined"),
         ({"Encoding": "1200"}, "the value of 'Encoding' is not known", "1200"),
         ({"Encoding": "20127"}, "the value of 'Encoding' is not known", "20127"),

@@ -42,9 +42,9 @@ _SUPERSETS = {
 }
 _MARK_STATED = re.compile(r"\s+with(out)?\s+bom$")
 # Text to Python, but no encodings of files; "mbcs" and "oem" mean what the machine means.
-_NO_ENCODINGS = frozenset(
-    {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"}
-)
+_NO_ENCODINGS = frozenset({
+    "utf-7", "idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)  # slots would leave no room for what is kept
