@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 # What SQL calls types that Spark's JSON calls otherwise.
 _SQL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+_DAY = 86_400  # seconds
 _TOO_LONG = (
     "A bigint of an older version does not fit the double that its column has become since. "
     "Read the versions before that by themselves, with `until`."
@@ -195,6 +196,9 @@ def _tell(value: Column, was: DataType, becomes: DataType, name_of: _NameOf) -> 
     if (was.simpleString(), becomes.simpleString()) == ("bigint", "double"):
         exact = value.isNull() | value.between(-EXACT_IN_DOUBLE, EXACT_IN_DOUBLE)
         return f.when(exact, value.cast(becomes)).otherwise(f.raise_error(f.lit(_TOO_LONG)))
+    if (was.simpleString(), becomes.simpleString()) == ("date", "timestamp"):
+        # As the table's rows were written again: no midnight of the reader's own session.
+        return f.timestamp_seconds(f.unix_date(value).cast("bigint") * _DAY)
     return value.cast(becomes)
 
 

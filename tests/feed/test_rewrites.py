@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,6 +64,36 @@ def numbers(spark: SparkSession, zone: ZoneWriter, target: str) -> Numbers:
     mirror.publish((2, 0), marker=2)
     mirror.publish((3, 1.5), (1, 12))
     return mirror
+
+
+def test_days_that_became_moments_are_those_of_the_table_in_any_session(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """A reader far from Greenwich is told the midnight that the rows have, so that changes of them cancel out."""
+    days = zone.table("days", keys=["id"])
+    for row in (
+        {"id": 1, "d": date(2026, 1, 2)},
+        {"id": 2, "d": datetime(2026, 1, 2, 10, tzinfo=UTC)},
+        {"id": 1, "d": datetime(2026, 5, 5, tzinfo=UTC)},
+    ):
+        days.file([row], [UPSERT])
+        assert mirrorlib.apply(spark, str(zone), target).ok
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+
+    def read(**options: Any) -> list[tuple[object, ...]]:
+        rows = mirrorlib.read_feed(session, f"{target}/days", after=0, **options)
+        shown = rows.selectExpr("_change_type", "id", "unix_micros(d) div 3600000000")
+        return sorted(map(tuple, shown.collect()))
+
+    was, since = 1767312000 // 3600, 1777939200 // 3600  # hours
+    assert [
+        ("insert", 1, was),
+        ("insert", 2, was + 10),
+        ("update_postimage", 1, since),
+        ("update_preimage", 1, was),
+    ] == read()
+    assert [("insert", 1, since), ("insert", 2, was + 10)] == read(net=True, keys=["id"])
 
 
 @pytest.mark.thorough
