@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Action: TypeAlias = Mapping[str, Any]
 
 Held = tuple[str, ...]  # a data file, and its deletion vector where it has one
+FOREVER = timedelta(days=365_000)  # what is kept for longer, as no calendar goes so far
 _ONE_KIND = frozenset({"UPDATE", "DELETE"})
 _DML = _ONE_KIND | {"MERGE"}  # tell their rows one by one, which an overwrite does not
 _WRITES = frozenset({"CREATE TABLE AS SELECT", "MERGE", "STREAMING UPDATE", "WRITE"})  # new files
@@ -128,7 +129,9 @@ def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
         change_files=_change_files(version, adds, removes, images, info),
         protocol=protocol,
         # Nothing is known to be kept where it does not say for how long.
-        vacuums=timedelta(milliseconds=int(kept)) if operation == "VACUUM START" else None,
+        vacuums=min(timedelta(milliseconds=int(kept)), FOREVER)
+        if operation == "VACUUM START"
+        else None,
     )
 
 
@@ -192,7 +195,7 @@ def _rows(metrics: Action, *, replaces: bool) -> int | None:
 
     What replaces rows has to tell those that went and those that came; most say the latter alone.
     """
-    each = (_MERGED, ("numUpdatedRows",), ("numDeletedRows",), ("numOutputRows",))
+    each = (_MERGED, ("numUpdatedRows",), ("numOutputRows",), ("numDeletedRows",))
     for names in (("numDeletedRows", "numOutputRows"),) if replaces else each:
         if all(str(metrics.get(name, "")).isdecimal() for name in names):
             return sum(int(metrics[name]) for name in names)

@@ -211,7 +211,10 @@ class Commits:
         return self._hashes[version]
 
     def metadata_at(self, version: int) -> Metadata:
-        """Find the metadata in force once a version is committed, going back to the checkpoint before it."""
+        """Find the metadata in force once a version is committed, going back to the checkpoint before it.
+
+        Where the log begins behind that one, they are what the next one has, unless a version up to it changes them.
+        """
         passed = []
         for number in range(version, -1, -1):
             passed.append(number)
@@ -219,9 +222,18 @@ class Commits:
             if found is not None:
                 self._metadata.update(dict.fromkeys(passed, found))
                 return found
+        same, first = True, self.newest + 1
+        for number in range(version + 1, first):
+            same = same and self.has(number) and self.glance(number).metadata is None
+            found = self._stated_metadata(number)
+            if found is not None and same:
+                return found
+            if found is not None:
+                first = number
+                break
         msg = f"the log no longer tells the table's metadata as of version {version}"
-        step = f"Copy the table's rows as they are now, and read on; the log is whole from version {self.first} on."
-        raise FeedExpiredError(msg, table=self.shown, first_readable=self.first, next_step=step)
+        step = f"Copy the table's rows as they are now, and read on; the log is whole from version {first} on."
+        raise FeedExpiredError(msg, table=self.shown, first_readable=first, next_step=step)
 
     def _stated_metadata(self, version: int) -> Metadata | None:
         """Find what a version itself says of the metadata, or the checkpoint of it."""

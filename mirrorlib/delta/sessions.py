@@ -177,7 +177,9 @@ def _set_up(spark: SparkSession) -> SparkSession:
                 raise
             if name == _VARIABLES:
                 _SUBSTITUTING.add(session)
-    read_days(session)
+    for name, value in READS_FEEDS.items():  # every day as it is: docs/feed.md says so
+        with contextlib.suppress(ComputeError):
+            set_conf(session, name, value)
     if read_conf(session, _BACKSLASHES) == "true":  # Connect warns of whoever sets it
         set_conf(session, _BACKSLASHES, "false")  # else `sql_text` would write other texts
     if not _can_set(session, TXN_APP, "tried"):
@@ -316,13 +318,6 @@ def set_conf(session: SparkSession, name: str, value: str) -> None:
             return
         msg = f"the compute does not let a session set {name}, which the result depends on"
         raise ComputeError(msg, found=first_line(exc)) from exc
-
-
-def read_days(session: SparkSession) -> None:
-    """Let a session read feeds with every day as it is, where the compute lets it: docs/feed.md says so."""
-    for name, value in READS_FEEDS.items():
-        with contextlib.suppress(ComputeError):
-            set_conf(session, name, value)
 
 
 def read_conf(session: SparkSession, name: str) -> str | None:

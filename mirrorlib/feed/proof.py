@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.actions import FeedCommit, Held, Metadata
+from mirrorlib.delta.actions import FOREVER, FeedCommit, Held, Metadata
 from mirrorlib.delta.address import FeedTable
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import FILE_RETENTION, LOG_RETENTION
@@ -61,7 +61,7 @@ def first_readable(commits: Commits, lowest: int = 0) -> int | None:
         if current is None or flaw_of(commit, current, commits.metadata):
             break
         old = commits.written_at(commit.version) <= vacuumed_until(commits, commit.version)
-        if old and _lacks_file(commits, commit):
+        if old and not all(side_by_side(commits.holds, commit.files, commits.store.at_once)):
             break
         first = commit.version
     return first
@@ -110,11 +110,6 @@ def vacuumed_until(commits: Commits, version: int) -> datetime:
     """
     unsaid = datetime.now(UTC) - (kept_for(commits, FILE_RETENTION) or timedelta())
     return max(unsaid, commits.vacuumed_until(version)) + CLOCKS
-
-
-def _lacks_file(commits: Commits, commit: FeedCommit) -> bool:
-    """Say whether a file of a version's changes is gone."""
-    return not all(side_by_side(commits.holds, commit.files, commits.store.at_once))
 
 
 def prove_files(commits: Commits, versions: Sequence[int], until: datetime | None = None) -> None:
@@ -212,4 +207,5 @@ def duration_of(text: str) -> timedelta | None:
     parts = _PART.findall(text)
     if not parts or _PART.sub("", text).replace("interval", "").strip():
         return None
-    return sum((timedelta(**{f"{unit}s": int(n)}) for n, unit in parts), timedelta())
+    kept = sum((timedelta(**{f"{unit}s": int(n)}) for n, unit in parts), timedelta())
+    return min(kept, FOREVER)

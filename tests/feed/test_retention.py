@@ -46,6 +46,7 @@ def old(spark: SparkSession, tmp_path: Path) -> Table:
         ("Interval 1 Week 2 days", timedelta(days=9)),
         ("interval 1500 milliseconds 3 MICROSECONDS", timedelta(microseconds=1_500_003)),
         ("7 days", timedelta(days=7)),
+        ("interval 1000000 days", timedelta(days=365_000)),  # no moment lies so far back
         ("interval 1 month", None),
         ("seven days", None),
     ],
