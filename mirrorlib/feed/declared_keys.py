@@ -14,8 +14,9 @@ from mirrorlib.delta.address import address_of, find_feed_table, split_dotted
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.key_property import VIEW_PROPERTY, missing_columns, spell_keys_as, stored_keys
 from mirrorlib.delta.table import refer
+from mirrorlib.errors import FeedError
 from mirrorlib.feed.owners import is_owners, keeps_columns
-from mirrorlib.feed.window import settle_bound
+from mirrorlib.feed.window import NOTHING, settle_bound
 from mirrorlib.identifiers import fold_name, quote, sql_text
 from mirrorlib.journal.disk import Journal, find_journals
 from mirrorlib.keys.tags import STALE, tag_columns
@@ -51,6 +52,10 @@ def read_table(spark: SparkSession, table: PathOrUrl, *, version: int | None = N
     found = find_feed_table(spark, address_of(table))
     commits = found.commits
     wanted = commits.newest if version is None else settle_bound(commits, "version", version)
+    if wanted == NOTHING:
+        msg = "`version` is before the table's first"
+        step = "Give a later version, or a later moment."
+        raise FeedError(msg, table=commits.shown, found=str(version), next_step=step)
     return declare_stored(read_rows(spark, found, wanted), commits, wanted)
 
 

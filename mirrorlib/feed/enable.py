@@ -34,8 +34,8 @@ State = Literal["enabled", "already", "refused"]
 class Enabled:
     """What became of one table, by its name below the place or in the schema.
 
-    "already" is where nothing was to do. `version` is the commit that switched it on, None without one; `reason` why it
-    was refused, "" when it was not.
+    "already" is where it was on. `version` is the commit that switched it on or let it be kept for longer, None without
+    one; `reason` why it was refused, "" when it was not.
     """
 
     table: str

@@ -297,6 +297,28 @@ def test_a_window_of_nothing_below_the_log_is_told(table: Table) -> None:
     assert [] == told(table.read(after=3, until=3))
 
 
+def test_a_log_that_begins_between_two_checkpoints_is_read_from_its_first_version(
+    table: Table,
+) -> None:
+    """As Delta 3 cleans it: what the columns are, the checkpoint behind tells, where no version has changed them."""
+    for version in (0, 1):
+        for file in Path(table.path, "_delta_log").glob(f"{version:020d}.*"):
+            file.unlink()
+
+    with pytest.raises(FeedExpiredError) as caught:
+        table.read(after=0)
+    assert 2 == caught.value.first_readable
+    assert [row for row in ALL if row[0] >= 2] == told(table.read(after=1))
+
+
+def test_what_lies_before_the_first_version_is_none(seen: Table) -> None:
+    """Nothing of it has been lost."""
+    for version in (-1, "1999-12-31"):
+        with pytest.raises(FeedError, match="before the table's first") as caught:
+            mirrorlib.read_table(seen.spark, seen.path, version=version)  # type: ignore[arg-type]  # as a moment
+        assert not isinstance(caught.value, FeedExpiredError)
+
+
 @pytest.mark.thorough
 def test_a_merge_that_writes_files_again_and_changes_nothing_is_none(
     spark: SparkSession, tmp_path: Path
