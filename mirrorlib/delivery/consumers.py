@@ -21,7 +21,7 @@ from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
 from mirrorlib.events import pick
 from mirrorlib.feed.proof import may_leave_log
-from mirrorlib.feed.window import begin_stream, open_window
+from mirrorlib.feed.window import begin_stream, check_table, open_window
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.registry import Registry, registries
@@ -116,9 +116,7 @@ def rewind_consumer(
     place = Target.of(target, catalog=catalog, state=state)
     found = known_streams(place, consumer, tables, spark)
     check_start(to)
-    begins = [
-        (each, begin_stream(_commits_of(place, each.table, spark), to, "to")) for each in found
-    ]
+    begins = [(each, _begin(each, _commits_of(place, each.table, spark), to)) for each in found]
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
             held.enter_context(hold(registry.lease()))
@@ -131,6 +129,18 @@ def rewind_consumer(
             registry.begin(wanted, stream.ordinal + 1)
             registry.forget_rest()
     return tuple(registry.table for registry in found)
+
+
+def _begin(registry: Registry, commits: Commits, to: Start) -> dict[str, int | str | None]:
+    """Settle where a stream begins again; from what a backup has taken out of its table, no changes lead there."""
+    stream = registry.newest_stream()
+    if stream is not None and to != "snapshot":
+        seen = last_seen(stream, registry.newest(stream))
+        if (
+            seen[0] == commits.metadata.id
+        ):  # whoever is sent changes alone may have those of another table, too
+            check_table(stream, commits, *seen)
+    return begin_stream(commits, to, "to")
 
 
 def _registered(

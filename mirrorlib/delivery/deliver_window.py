@@ -10,16 +10,23 @@ import time
 
 from mirrorlib.commit.stage import staging
 from mirrorlib.delivery.sink import Delivery, begin_anew, receiver_set_back, registry_set_back
-from mirrorlib.delivery.stream_job import StreamJob, check_table
+from mirrorlib.delivery.stream_job import StreamJob
 from mirrorlib.errors import FeedExpiredError, MirrorError, SchemaError, TableNameError
 from mirrorlib.events import emit, pick
 from mirrorlib.feed.files.direct import read_small_window, to_frame
 from mirrorlib.feed.proof import expired, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
 from mirrorlib.feed.schemas import physical_names, renewed_columns
-from mirrorlib.feed.window import NOTHING, open_window
+from mirrorlib.feed.window import NOTHING, check_table, open_window
 from mirrorlib.journal.entries import now
-from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan, snapshot_command
+from mirrorlib.journal.streams import (
+    Stream,
+    WindowDone,
+    WindowEntry,
+    WindowPlan,
+    advise_snapshot,
+    snapshot_command,
+)
 
 
 def end_window(job: StreamJob, plan: WindowPlan) -> tuple[WindowDone, StreamJob]:
@@ -34,7 +41,7 @@ def end_window(job: StreamJob, plan: WindowPlan) -> tuple[WindowDone, StreamJob]
             rows = _deliver_again(job, plan, given)
     except FeedExpiredError as exc:
         if stream.on_expired == "fail" and plan.kind == "changes":
-            raise
+            raise advise_snapshot(exc, stream) from exc
         lost = exc
     # What killed runners left there.
     job.registry.state.delete_folder(f"{job.registry.scratch}/{plan.attempt}")
@@ -105,7 +112,7 @@ def _lost_meanwhile(job: StreamJob, plan: WindowPlan) -> FeedExpiredError | None
     if plan.kind == "snapshot":
         return None
     try:
-        check_table(job, plan.table_id, plan.until, plan.until_hash)
+        check_table(job.stream, job.source.commits, plan.table_id, plan.until, plan.until_hash)
     except FeedExpiredError as exc:
         return exc
     commits = job.source.commits
@@ -165,7 +172,7 @@ def _blame_lost_history(job: StreamJob, plan: WindowPlan, exc: Exception) -> Non
 def _deliver(job: StreamJob, plan: WindowPlan, given: int | None) -> int | None:
     spark, source, stream, state = job.spark, job.source, job.stream, job.registry.state
     collected = stated_rows = None
-    check_table(job, plan.table_id, plan.until, plan.until_hash)
+    check_table(stream, source.commits, plan.table_id, plan.until, plan.until_hash)
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)
     else:

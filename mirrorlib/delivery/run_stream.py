@@ -13,13 +13,13 @@ from dataclasses import replace
 from mirrorlib.delivery.deliver_window import check_registry, end_window, refuse_void
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.sinks.open import is_same_url
-from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, check_table
+from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, MirrorError, TableBusyError
 from mirrorlib.feed.declared_keys import find_mirror
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
-from mirrorlib.feed.window import open_window, plan_window
+from mirrorlib.feed.window import check_table, open_window, plan_window
 from mirrorlib.journal.leases import hold
 from mirrorlib.journal.streams import (
     WindowEntry,
@@ -132,7 +132,7 @@ def _next(job: StreamJob, entry: WindowEntry | None) -> WindowPlan | None:
     if position is None:
         return _plan(job, entry, None, commits.newest)
     try:
-        check_table(job, *last_seen(stream, entry))
+        check_table(stream, commits, *last_seen(stream, entry))
         if position >= goal:
             return None
         until = min(goal, position + (job.run.max_versions or goal + 1))

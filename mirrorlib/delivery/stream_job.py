@@ -11,11 +11,10 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
-from mirrorlib.delivery.sink import Sink, begin_anew
+from mirrorlib.delivery.sink import Sink
 from mirrorlib.delta.address import FeedTable
-from mirrorlib.errors import FeedExpiredError, JournalError
+from mirrorlib.errors import JournalError
 from mirrorlib.events import Event, Observer
-from mirrorlib.feed.proof import first_readable
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import OnExpired, Start, Stream, WindowPlan
 from mirrorlib.store import Store
@@ -69,17 +68,3 @@ class StreamJob:
         table = self.registry.table
         event = Event(table=table, step=step, when=when, batch=plan.number, rows=rows or 0)
         self.run.observe(event)
-
-
-def check_table(job: StreamJob, table_id: str, position: int, known: str = "") -> None:
-    """See that the table is still the one that was read: of one that was made anew, nobody knows what came after."""
-    commits = job.source.commits
-    if not commits.is_still(table_id, position, known):
-        msg = "the table was put back from a backup or made anew since it was read"
-        raise FeedExpiredError(
-            msg,
-            table=job.stream.table,
-            found=f"its first version is {commits.made_at}",
-            first_readable=first_readable(commits, commits.made_at),
-            next_step=begin_anew(job.stream),
-        )

@@ -17,7 +17,7 @@ from typing import SupportsIndex
 
 from mirrorlib.delta.actions import ChangeFile, FeedCommit, Metadata
 from mirrorlib.delta.commits import Commits
-from mirrorlib.errors import FeedError
+from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed import proof
 from mirrorlib.feed.schemas import renew, renewed_columns, spans
 from mirrorlib.journal.entries import new_attempt
@@ -27,6 +27,7 @@ from mirrorlib.journal.streams import (
     WindowEntry,
     WindowPlan,
     last_seen,
+    snapshot_command,
     version_given,
 )
 
@@ -145,10 +146,28 @@ def begin_stream(
 
     *name* is what its caller knows *start* by.
     """
-    start_at = commits.newest if start == "now" else start if isinstance(start, int) else None
+    start_at, known = (start if isinstance(start, int) else None), ""
+    if start == "now":
+        start_at = commits.newest
     if start_at is not None:  # one that cannot be read is refused before it is written down
         open_window(commits, settle_bound(commits, name, start_at), None)
-    return {"start_at": start_at, "table_id": commits.metadata.id}
+        known = commits.hash_of(start_at) if commits.has(start_at) else ""
+    return {"start_at": start_at, "start_hash": known, "table_id": commits.metadata.id}
+
+
+def check_table(
+    stream: Stream, commits: Commits, table_id: str, position: int, known: str = ""
+) -> None:
+    """See that the table is still the one that was read: of one that was made anew, nobody knows what came after."""
+    if not commits.is_still(table_id, position, known):
+        msg = "the table was put back from a backup or made anew since it was read"
+        raise FeedExpiredError(
+            msg,
+            table=stream.table,
+            found=f"its first version is {commits.made_at}",
+            first_readable=proof.first_readable(commits, commits.made_at),
+            next_step=f"Begin anew: {snapshot_command(stream.consumer, stream.table)}",
+        )
 
 
 def settle_bound(commits: Commits, name: str, bound: Bound, *, beyond: bool = False) -> int:

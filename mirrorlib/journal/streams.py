@@ -44,6 +44,8 @@ class Stream(Value):
     began_at: str
     # The Delta table's id when the first stream began; "" where that is *table_id*.
     first_table_id: str = ""
+    # The hash of *start_at* in the log, "" where nobody knows it: of a table that a backup sets back it is another.
+    start_hash: str = ""
     # What its state folder would know the target by: several may share one; "" where an older mirrorlib has begun it.
     target: str = ""
 
@@ -120,7 +122,8 @@ def version_given(stream: Stream, entry: WindowEntry | None) -> int | None:
 def last_seen(stream: Stream, entry: WindowEntry | None) -> tuple[str, int, str]:
     """Return what a stream last saw of the Delta table: its id, the version, and that one's hash, "" for unknown."""
     if entry is None:
-        return stream.table_id, -1 if stream.start_at is None else stream.start_at, ""
+        begins = -1 if stream.start_at is None else stream.start_at
+        return stream.table_id, begins, stream.start_hash
     plan = entry.plan
     known = plan.until_hash if entry.position == plan.until else plan.after_hash
     return plan.table_id, entry.position, known

@@ -15,7 +15,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.delivery.sink import comes_after
-from mirrorlib.errors import JournalError, TableBusyError
+from mirrorlib.errors import FeedExpiredError, JournalError, TableBusyError
 from mirrorlib.journal.leases import Lease, hold
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import Stream
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mirrorlib.delivery.report import StreamReport
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.events import Event
+    from mirrorlib.journal.streams import OnExpired, Start
     from mirrorlib.store import StoredFile
 
 pytestmark = pytest.mark.slow
@@ -432,9 +433,12 @@ def test_lost_history_stops_the_stream_or_resets_the_receiver(source: Source) ->
 
 
 @pytest.mark.thorough
-def test_a_planned_window_whose_changes_are_lost_gives_way_to_a_snapshot(source: Source) -> None:
+@pytest.mark.parametrize("then", ["fail", "snapshot"])
+def test_a_planned_window_whose_changes_are_lost_gives_way_to_a_snapshot(
+    source: Source, then: OnExpired
+) -> None:
     """A plan is repeated as it is, unless it cannot be carried out any more."""
-    source.export(on_expired="snapshot")
+    source.export(on_expired=then)
     source.run("INSERT INTO {t} VALUES (3, 'd')")
 
     def stop(event: Event) -> None:
@@ -442,10 +446,14 @@ def test_a_planned_window_whose_changes_are_lost_gives_way_to_a_snapshot(source:
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        source.export(on_expired="snapshot", observe=stop)
+        source.export(on_expired=then, observe=stop)
     source.run("INSERT INTO {t} VALUES (4, 'd')")
     source.lose(4)
-    report = source.export(on_expired="snapshot")
+    report = source.export(on_expired=then)
+    if then == "fail":
+        assert "failed" == report.state
+        assert "--rewind lake --to snapshot" in report.reason
+        return
     assert (report.state, report.windows, report.resets) == ("current", 1, 1)
     assert [w["kind"] for w in source.sink.windows()] == ["snapshot", "snapshot"]
 
@@ -499,6 +507,41 @@ def test_a_table_that_was_put_back_and_has_grown_is_noticed(source: Source) -> N
     put_back()
     source.run("INSERT INTO {t} VALUES (10, 'd')", "INSERT INTO {t} VALUES (11, 'e')")
     assert "put back from a backup" in source.export().reason
+
+
+@pytest.mark.parametrize("start", [4, "now"])
+def test_a_table_that_was_put_back_before_the_first_window_is_noticed(
+    source: Source, start: Start
+) -> None:
+    """Of a consumer that has begun with a version and was given nothing yet."""
+    table, kept = Path(source.target, "orders"), source.root / "kept"
+    shutil.copytree(table, kept)
+    source.run("INSERT INTO {t} VALUES (7, 'a')")
+    assert ("current", 0) == ((told := source.export(start=start)).state, told.windows)
+    shutil.rmtree(table)
+    shutil.copytree(kept, table)
+    source.run(*[f"INSERT INTO {{t}} VALUES ({number}, 'b')" for number in (8, 9)])
+
+    assert "put back from a backup" in source.export().reason
+    assert "expired" == source.status().health
+
+
+def test_a_consumer_of_a_table_that_was_put_back_begins_with_a_snapshot_alone(
+    source: Source,
+) -> None:
+    """No changes lead from what it was given to what is there."""
+    table, kept = Path(source.target, "orders"), source.root / "kept"
+    shutil.copytree(table, kept)
+    source.run("INSERT INTO {t} VALUES (7, 'a')")
+    source.export()
+    shutil.rmtree(table)
+    shutil.copytree(kept, table)
+
+    for to in (1, "now"):
+        with pytest.raises(FeedExpiredError, match=r"put back from a backup.*--to snapshot"):
+            mirrorlib.rewind_consumer(source.target, "lake", to)
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+    assert "current" == source.export().state
 
 
 def test_another_receiver_needs_another_consumer(source: Source, tmp_path: Path) -> None:
@@ -1054,18 +1097,22 @@ def test_only_lost_history_is_told_as_lost(source: Source, monkeypatch: pytest.M
     assert "access is denied" in refused.reason
 
 
-def test_vacuum_finds_consumers_wherever_they_are_registered(source: Source) -> None:
+@pytest.mark.parametrize("state", [None, "state"])
+def test_vacuum_finds_consumers_wherever_they_are_registered(
+    source: Source, state: str | None
+) -> None:
     """Of a target within what is vacuumed, and one that has not been given anything yet."""
+    where = {"state": state and str(source.root / state)}
 
     class Down(Kept):
         def deliver(self, delivery: Delivery) -> int:
             msg = "the receiver is down"
             raise mirrorlib.MirrorError(msg, table=delivery.stream.table)
 
-    assert source.export(to=Down(source.root / "down"), start=-1).state == "failed"
+    assert source.export(to=Down(source.root / "down"), start=-1, **where).state == "failed"
     age_log(source, hours=24 * 9)
     for target in (source.target, f"{source.target}/orders", str(source.root)):
-        report = mirrorlib.vacuum(source.spark, target, dry_run=True)
+        report = mirrorlib.vacuum(source.spark, target, dry_run=True, **where)
         assert [("refused", ("lake",))] == [(each.state, each.losers) for each in report.tables]
 
 
