@@ -1203,6 +1203,23 @@ def test_sqlite_follows_wider_types_that_it_keeps_alike_and_asks_to_drop_the_tab
     assert Counter([(1, 0.5, "1.50")]) == receiver.rows()
 
 
+@BOTH
+def test_whole_numbers_are_not_rounded_to_the_fractions_that_a_column_has_there(
+    receiver: Receiver, feed: Feed
+) -> None:
+    """As once the source was made anew: two keys could be one."""
+    first = feed.next("id double, v string", [(1.5, "a", "insert")], snapshot=True)
+    receiver.sink.deliver(first)
+    anew = feed.rewound(None)
+
+    rows = [(2**53, "a", "insert"), (2**53 + 1, "b", "insert")]
+    snapshot = anew.next("id bigint, v string", rows, snapshot=True)
+    refuse(receiver, snapshot, SchemaError, "column id: ", "Drop the table there", "--rewind")
+    receiver.run("DROP TABLE dbo.orders")
+    assert 2 == receiver.sink.deliver(snapshot)
+    assert Counter([(2**53, "a"), (2**53 + 1, "b")]) == receiver.rows()
+
+
 def test_whole_numbers_fit_decimals_that_have_as_many_digits() -> None:
     """As many as Delta asks for, which widens no shorter one to decimal(5,0); nothing is widened back."""
     for narrow, wide in (

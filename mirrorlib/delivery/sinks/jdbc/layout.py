@@ -130,7 +130,8 @@ def _fitted(
         name = spelled.get(column.name) or spelled.get(column.name.lower()) or column.name
         found = replace(column, name=name)
         kind = session.types.kind(types[name]) if name in types else found.kind
-        if kind is not None and widens(found.kind, kind):
+        exact = (found.kind, kind) != ("bigint", "double")
+        if kind is not None and exact and widens(found.kind, kind):
             found = replace(found, kind=kind)  # an older schema of a stream that was rewound
         elif kind is None or not (kind == found.kind or session.widens(kind, found.kind)):
             wanted = session.types.of(column.kind)
