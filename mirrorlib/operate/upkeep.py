@@ -171,7 +171,9 @@ def vacuum_tables(
 
     def vacuum(name: str, address: str) -> Vacuumed:
         table = find_feed_table(spark, address, shown=name)
-        streams = [each for each in own if fold(each.table) == fold(name)]
+        # By whatever folder they were exported from: one of another table tells by its id that it is none of these.
+        names = {fold(name), *(fold(below) for _, below in targets_above(table.location))}
+        streams = [each for each in own if fold(each.table) in names]
         for root, below in targets_above(table.location):
             folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
             if folder != place.state:
