@@ -186,12 +186,10 @@ def act_on_tables(
 
 def _may_be_delta(spark: SparkSession, address: str) -> bool:
     """Leave out what the catalog knows to be something else; what it cannot describe is whoever's who reads it."""
-    from pyspark.errors import AnalysisException
-
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {address}").collect()
-    except AnalysisException:
-        return True  # such as a table whose folder is gone, which is to be told by its name
+    except Exception:  # noqa: BLE001  # such as a table whose folder is gone, which is to be told by its name
+        return True
     details = dropwhile(lambda row: row["col_name"] != _DETAILS, rows)  # behind its own columns
     described = {row["col_name"]: row["data_type"] for row in details}
     is_view = described.get("Type", "").endswith("VIEW")
@@ -200,7 +198,13 @@ def _may_be_delta(spark: SparkSession, address: str) -> bool:
 
 def _walk(store: Store, folder: str, depth: int) -> Iterator[str]:
     """Find the Delta tables at and below a folder; a table holds no tables."""
-    there = store.list_folder(folder)
+    try:
+        there = store.list_folder(folder)
+    except StoreError:
+        if not folder:
+            raise
+        yield folder  # it is told by its name, too
+        return
     if there is None and not folder:
         msg = f"there is no folder {store.url}"
         raise StoreError(msg, next_step="Check the path.")
