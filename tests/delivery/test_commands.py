@@ -81,7 +81,7 @@ def test_a_consumer_s_whole_life(
     [
         ([], None),
         (["--key="], None),
-        (["--key", "[]"], None),
+        (["--key", "[]"], []),
         (["--key", "id", "--key", "at"], ["id", "at"]),
         (["--key", '["id", "at"]'], ["id", "at"]),
         (["--key", '{"a": ["id"], "b": []}'], {"a": ["id"], "b": []}),

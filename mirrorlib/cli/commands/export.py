@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 import mirrorlib
 from mirrorlib.cli.arguments import MEMORY, TABLES, TARGET, positive, rounds
@@ -15,7 +13,7 @@ from mirrorlib.errors import ParameterError
 from mirrorlib.platform.parameters import read_parameter
 from mirrorlib.tabular import Report
 
-_KEYS = dict[str, list[str]] | list[str]
+_KEYS = dict[str, list[str]] | list[str] | None
 
 
 def _export(arguments: argparse.Namespace) -> bool:
@@ -30,17 +28,17 @@ def _export(arguments: argparse.Namespace) -> bool:
     return run_command(arguments, mirrorlib.export, place, is_news=is_news, keys=keys)
 
 
-def _keys(arguments: argparse.Namespace) -> dict[str, list[str]] | Sequence[str] | None:
-    """Return the keys that are given, by table or for all of them; None leaves it to what is known."""
+def _keys(arguments: argparse.Namespace) -> object:
+    """Return the keys that are given, a mapping by table or for all of them; None leaves it to what is known."""
     if arguments.no_key:
         return ()
-    keys: Any = arguments.keys
-    if len(keys) == 1:  # which may say all of them
+    keys: object = arguments.keys or None
+    if len(arguments.keys) == 1:  # which may say all of them; a job's parameter may be empty
         try:
-            keys = read_parameter("--key", keys[0], _KEYS)
+            keys = read_parameter("--key", arguments.keys[0], _KEYS)
         except ParameterError as exc:
             arguments.refuse(str(exc))
-    return keys or None  # a job's parameter may be empty
+    return keys
 
 
 def _consumers(arguments: argparse.Namespace) -> Report | bool:
