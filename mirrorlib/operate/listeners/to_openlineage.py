@@ -84,6 +84,8 @@ def _received(to: str, table: TableName) -> tuple[str, str]:
     if place.startswith("postgresql:"):
         schema = f"{place.replace('postgresql', 'postgres', 1)}.{table.schema or 'public'}"
         return _named(f"{schema}.{table.table}")
+    if kind == "delta" and not {"/", "\\"} & {*place}:
+        return "spark", ".".join((*split_dotted(place), table.table))
     return _named(f"{place}/{table.folder if kind == 'zone' else table}")
 
 

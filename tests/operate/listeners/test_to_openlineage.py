@@ -138,6 +138,8 @@ def test_places_have_the_names_that_openlineage_gives_them(
     "to, namespace, name",
     [
         ("delta:/data/copy", "file", "/data/copy/dbo/t"),
+        ("delta:main.copies", "spark", "main.copies.t"),
+        ("delta:copies", "spark", "copies.t"),
         ("files:s3://bucket/a?format=csv", "s3://bucket", "a/dbo/t"),
         ("zone:/lake/zone", "file", "/lake/zone/dbo.schema/t"),
         ("jdbc:postgresql://host:5432/db?user=me", "postgres://host:5432", "db.dbo.t"),
