@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.platform.shipped import find_shipped
 
-ALL_TABLES = ("*",)
 _THIS_WORKSPACE = "00000000-0000-0000-0000-000000000000"  # what is published replaces it
 _STARS = "********************"  # behind the kind of a cell, in Fabric's source of a notebook
 _SCHEMAS = "https://developer.microsoft.com/json-schemas/fabric/gitIntegration"
@@ -52,7 +51,7 @@ def write_items(
     folder: str | Path,
     wheel: str | Path,
     *,
-    tables: Sequence[str] = ALL_TABLES,
+    tables: Sequence[str] = (),
     target: str = TABLES,
     every: int | None = None,
 ) -> list[str]:
@@ -61,7 +60,7 @@ def write_items(
     Args:
         folder: where to; items of ours that are there are written anew.
         wheel: what the environment holds.
-        tables: names or globs that the pipelines go through, a run each.
+        tables: names or globs that the pipelines go through, a run each; without them all tables by one run.
         target: where in the lakehouse tables go: `Tables`, or `Tables/dbo` for a zone without `.schema` folders.
         every: minutes between two runs of the incremental apply; without them it is given no schedule.
     """
@@ -173,7 +172,7 @@ def _pipeline(name: str, tables: Sequence[str], target: str, every: int | None) 
     known: dict[str, dict[str, Any]] = {
         one: {"type": "string", "defaultValue": value} for one, value in parameters.items()
     }
-    known["tables"] = {"type": "array", "defaultValue": list(tables)}
+    known["tables"] = {"type": "array", "defaultValue": list(tables) or ["*"]}
     content = {"activities": [loop], "parameters": known, "concurrency": 1}
     files = {"pipeline-content.json": _json({"properties": content})}
     if every and name == "incremental_apply":  # else a schedule that is there would be replaced

@@ -17,14 +17,9 @@ def _demo(arguments: argparse.Namespace) -> bool:
 
 
 def _fabric_items(arguments: argparse.Namespace) -> bool:
-    from mirrorlib.fabric.items import ALL_TABLES, write_items
+    from mirrorlib.fabric.items import write_items
 
-    written = call(
-        write_items,
-        arguments,
-        folder=arguments.out,
-        tables=arguments.tables or ALL_TABLES,
-    )
+    written = call(write_items, arguments, folder=arguments.out)
     return say(arguments, {"folder": arguments.out, "items": written}, *written)
 
 
