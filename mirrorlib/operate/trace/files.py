@@ -167,7 +167,8 @@ def trace_file(past: Past, file: str) -> list[Step]:
         except JournalError as exc:
             past.lost[f"batches of life {life.ordinal}: {exc}"] = None
     taken = [one for one in steps if one.what in {"applied", "under way"}]
-    known = [one.file for one in taken if one.life == len(past.lives)]
+    ends = (at for at, life in enumerate(past.lives, 1) if not life.keeps)
+    known = [one.file for one in taken if (one.life or 0) >= max(ends, default=1)]
     try:
         steps += _unapplied(past, file, known)
     except MirrorError as exc:
