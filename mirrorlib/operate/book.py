@@ -83,13 +83,13 @@ def write_ledger(
 
     """
     place = open_place(to)
-    status = read_status(target, catalog=catalog, state=state, allow_new=allow_new)
     journals = open_store(Target.of(target, catalog=catalog, state=state).state)
     ledger, events = (refer(place, parse_name(name)) for name in (LEDGER, EVENTS))
     beside = open_store(place.state) if place.state else None
     alone = lock_table(spark, place, beside, parse_name(LEDGER), lambda: False)
     words = in_our_words(to)
     with words, alone, lend_session(spark) as session:  # which keeps the microseconds of moments
+        status = read_status(target, catalog=catalog, state=state, allow_new=allow_new)
         for ref, columns in ((ledger, LEDGER_COLUMNS), (events, EVENT_COLUMNS)):
             if find_table(session, ref) is None:
                 shape = session.createDataFrame([], columns).schema.fields
