@@ -7,6 +7,7 @@ The data is one monthly update of HM Land Registry's price paid register (see
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import time
@@ -192,7 +193,8 @@ def _what_next(folder: Path, zone: Path, target: Path, seconds: float) -> tuple[
 
 
 def _short(path: Path) -> str:
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def _say(*lines: str) -> None:

@@ -40,7 +40,7 @@ _PLATFORMS = ("DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT", "SPARK_REMOT
 _INSTALL_JAVA = (
     f"Install Java {OLDEST_JAVA} or newer "
     "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), "
-    "and set JAVA_HOME when it is not on the PATH."
+    "and let JAVA_HOME, where it is set, be that one's."
 )
 
 
