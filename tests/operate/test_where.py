@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -228,6 +229,29 @@ def test_a_file_whose_batch_was_voided_waits(zone: ZoneWriter, target: str) -> N
 
     assert ["void", "now", "waiting"] == [step.what for step in steps[2:]]
     assert "not applied yet" in steps[-1].detail
+
+
+def test_a_file_of_a_life_that_was_kept_is_not_passed_over(zone: ZoneWriter, target: str) -> None:
+    """The table has its rows; what lies before a life that began anew, it has not."""
+    table = zone.table("orders", keys=["id"])
+    for number in (1, 2):
+        table.file([{"id": number}])
+    journal = Journal(LocalStore(Path(target) / "_mirrorlib"), parse_name("orders"))
+    life = journal.begin_life("first seen", str(zone), 1)
+    journal.write_plan(life, plan_of(life.uuid, str(zone), table))
+    applied = Done(
+        outcome="applied", version=1, table_id="t", columns=(), table_bytes=1, kind="append", finished_at=now()
+    )  # fmt: skip
+    journal.write_done(life, 1, applied)
+
+    table.file([{"id": 3}])
+    for ordinal, keeps in ((2, True), (3, False)):
+        later = journal.begin_life("reset", str(zone), ordinal, keeps=keeps)
+        plan = plan_of(later.uuid, str(zone), table)
+        journal.write_plan(later, replace(plan, files=plan.files[2:]))
+        journal.write_done(later, 1, applied)
+        told = [step.what for step in mirrorlib.where_is(target, "orders", file=2).steps]
+        assert keeps is ("passed over" not in told)
 
 
 @pytest.mark.thorough
