@@ -198,13 +198,7 @@ def _may_be_delta(spark: SparkSession, address: str) -> bool:
 
 def _walk(store: Store, folder: str, depth: int) -> Iterator[str]:
     """Find the Delta tables at and below a folder; a table holds no tables."""
-    try:
-        there = store.list_folder(folder)
-    except StoreError:
-        if not folder:
-            raise
-        yield folder  # it is told by its name, too
-        return
+    there = store.list_folder(folder)
     if there is None and not folder:
         msg = f"there is no folder {store.url}"
         raise StoreError(msg, next_step="Check the path.")

@@ -10,8 +10,8 @@ import pytest
 import mirrorlib
 from mirrorlib.cli.main import make_parser
 from mirrorlib.delta.address import address_of, find_tables
-from mirrorlib.errors import LandingZoneError, StoreError
-from mirrorlib.store import Folder, LocalStore, open_store
+from mirrorlib.errors import LandingZoneError
+from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
@@ -44,28 +44,6 @@ def test_the_folder_that_a_disk_keeps_for_itself_is_not_looked_into(tmp_path: Pa
         (tmp_path / folder).mkdir(parents=True)
 
     assert ["orders"] == [name for name, _ in find_tables(cast("Any", None), str(tmp_path), None)]
-
-
-def test_a_folder_that_is_closed_is_told_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one that a share keeps for itself: the tables beside it go on."""
-    for folder in ("orders/_delta_log", "System Volume Information"):
-        (tmp_path / folder).mkdir(parents=True)
-    lists = LocalStore.list_folder
-
-    def list_folder(store: LocalStore, folder: str) -> Folder | None:
-        if folder.startswith("System") or store.url.endswith("orders/_delta_log"):
-            msg = "access is denied"
-            raise StoreError(msg)
-        return lists(store, folder)
-
-    monkeypatch.setattr(LocalStore, "list_folder", list_folder)
-
-    found = find_tables(cast("Any", None), str(tmp_path), None)
-    assert {"orders", "System Volume Information"} == {name for name, _ in found}
-    with pytest.raises(StoreError, match="access is denied"):
-        find_tables(cast("Any", None), str(tmp_path / "orders" / "_delta_log"), None)
 
 
 @pytest.mark.parametrize(
