@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from inspect import signature
 from typing import Any, BinaryIO
 
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.landing.columns import LONGEST_ROW
-from mirrorlib.landing.types import plain_type
+from mirrorlib.landing.types import has_no_zone, plain_type
 from mirrorlib.landing.values import plain_values
 
 ROWS_AT_A_TIME = 1 << 17
@@ -42,7 +43,7 @@ def open_parquet(
     Columns are read *buffer* bytes at a time; 0 reads a row group's column at once. *packed* are columns that stay
     dictionaries: a value that all rows share takes its memory once. Raises `pa.ArrowInvalid` where it is not whole.
     """
-    try:
+    with _named():
         return pq.ParquetFile(
             source,
             buffer_size=buffer,
@@ -50,6 +51,12 @@ def open_parquet(
             read_dictionary=list(packed),
             **_NO_EXTENSIONS,
         )
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    try:
+        yield
     except UnicodeDecodeError as exc:
         msg = "a column's name is not UTF-8"
         raise pa.ArrowInvalid(msg) from exc
@@ -70,13 +77,15 @@ def read_schema(source: BinaryIO) -> tuple[pa.Schema, pq.FileMetaData]:
     if largest > LONGEST_ROW:
         msg = f"a row has {largest >> 20:,} MiB, and {LONGEST_ROW >> 20} at most are read"
         raise pa.ArrowInvalid(msg)
-    texts = {leaf.path for leaf in metadata.schema if leaf.logical_type.type in _TEXT_KINDS}
+    with _named():  # which Arrow's own copy of the schema may hide
+        said = {leaf.path: leaf.logical_type for leaf in metadata.schema}
+    texts = {name for name, logical in said.items() if logical.type in _TEXT_KINDS}
     # Parquet's older word for them, alone, means instants, too, which pyarrow 14 takes for wall clocks.
-    instants = {leaf.path for leaf in metadata.schema if _INSTANT in str(leaf.logical_type)}
+    instants = {name for name, logical in said.items() if _INSTANT in str(logical)}
     fields = []
     for column in columns:
         kind = plain_type(column.type)
-        if column.name in instants and pa.types.is_timestamp(kind) and kind.tz is None:
+        if column.name in instants and pa.types.is_timestamp(kind) and has_no_zone(kind):
             kind = pa.timestamp(kind.unit, "UTC")
         text = column.name in texts and pa.types.is_binary(kind)
         fields.append(column.with_type(pa.string() if text else kind))
