@@ -108,7 +108,7 @@ def rewind_consumer(
     Raises:
         LandingZoneError: *to* is none of these.
         FeedError: a table has no such version.
-        FeedExpiredError: what came after that version is gone.
+        FeedExpiredError: what came after that version is gone, or a backup has put the table back.
         JournalError: there is no such consumer.
         TableBusyError: a runner delivers to it.
 

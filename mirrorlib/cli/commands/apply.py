@@ -93,7 +93,7 @@ RESET = Command(
     arguments={
         **TARGET,
         "TABLE": "the table, as status shows it: dbo/orders",
-        "--start-at N": "begin with file number N, where earlier ones are gone (default: 1)",
+        "--start-at N": "begin with file number N, where earlier ones are gone (default: 1, where it began so)",
         "--keep": "keep the rows of a folder that was appended without _metadata.json, and go on by it behind them",
         **EVENTS,
         **MEMORY,
@@ -103,7 +103,7 @@ RESET = Command(
 )
 REBUILD = Command(
     more="By the rules of its newest batch, from the files that were applied, or from a full load that is file N. "
-    "Readers and consumers see nothing but what differs.",
+    "Readers and consumers see nothing but what differs; all rows, where the columns do.",
     arguments={
         **TARGET,
         "TABLE": "the table, as status shows it: dbo/orders",

@@ -42,7 +42,8 @@ class LandingZoneWriter:
             storage_options: Credentials and the like, as obstore, or databricks-sdk, names them.
 
         Raises:
-            StoreError: the place cannot be opened.
+            LandingZoneError: this is no place.
+            StoreError: it cannot be opened.
 
         """
         if isinstance(landing_zone, str | Path):

@@ -3,7 +3,7 @@ r"""Bring what of a window counts from Spark to where a database's client can re
 In: the delivery's frame. Out: `StagedWindow`. A snapshot's line is a row's values; of changes it is what to do, how
 often the key was there at once, where it may be there once, then the values. The lines are what PostgreSQL's COPY
 reads: values between tabs, `\N` for NULL, a backslash before what would mean something else. Reading holds a piece of
-one file in memory, however large the window is. Why not by Spark's own JDBC writer: docs/export.md.
+one file in memory, however large the window is.
 """
 
 from __future__ import annotations
