@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.delta.actions import FOREVER, FeedCommit, Held, Metadata
 from mirrorlib.delta.address import FeedTable
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.properties import FILE_RETENTION, LOG_RETENTION
+from mirrorlib.delta.properties import FILE_RETENTION, LOG_RETENTION, PAUSED
 from mirrorlib.delta.sessions import READS_WHOLE, read_conf, side_by_side
 from mirrorlib.delta.trouble import conditions_of, tell_trouble
 from mirrorlib.errors import FeedError, FeedExpiredError
@@ -83,7 +83,7 @@ def flaw_of(commit: FeedCommit, current: Metadata, newest: Metadata) -> str:
     unmapped = became.mapped and not newest.mapped and became.id == newest.id
     if (commit.changes and unmapped) or (current.mapped and not became.mapped):
         return f"column mapping was taken away since version {version}, and Delta finds its columns no more"
-    if not (became.has_feed or commit.rewrites):
+    if not (became.has_feed or commit.rewrites or is_idle(commit, became)):
         return f"the feed was off when version {version} was committed"
     if commit.changes and not (spans(current, became) or widens(current, became)):
         return f"version {version} replaced rows and schema at once"
@@ -91,6 +91,11 @@ def flaw_of(commit: FeedCommit, current: Metadata, newest: Metadata) -> str:
     if commit.provenance.operation == "RESTORE" and became.mapped and not spans(became, current):
         return f"version {version}, a RESTORE, brought columns back whose values no change tells"
     return ""
+
+
+def is_idle(commit: FeedCommit, became: Metadata) -> bool:
+    """Say whether a version changes no row while a rewrite has the feed off."""
+    return not (commit.changes or became.has_feed) and became.properties.get(PAUSED) == "true"
 
 
 def metadata_before(commits: Commits, commit: FeedCommit) -> Metadata | None:

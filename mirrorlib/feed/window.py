@@ -233,9 +233,10 @@ def _cut(commits: Commits, found: Sequence[FeedCommit]) -> list[Segment]:
         flaw = proof.flaw_of(commit, current, newest)
         if flaw:
             raise proof.expired(commits, flaw, commit.version)
-        if commit.rewrites or not spans(current, became):
+        off = commit.rewrites or proof.is_idle(commit, became)
+        if off or not spans(current, became):
             close(commit.version - 1)
-            start = commit.version + commit.rewrites  # what it wrote again are no changes
+            start = commit.version + off  # what it wrote again are no changes
         current = became
     close(found[-1].version)
     renewed = renewed_columns(commits, found[0].version - 1, found[-1].version)
