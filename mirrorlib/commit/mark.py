@@ -25,7 +25,7 @@ from mirrorlib.commit.claim import Claim, runner
 from mirrorlib.commit.protocol import OvertakenError
 from mirrorlib.delta.ddl import allow_columns
 from mirrorlib.delta.log import IN_CONDITION, REWRITE
-from mirrorlib.delta.properties import FEED, PAUSED, set_properties
+from mirrorlib.delta.properties import CLAIM, FEED, PAUSED, set_properties
 from mirrorlib.delta.sessions import configured
 from mirrorlib.delta.table import Found, TableRef, clustered_by, find_table, read_table
 from mirrorlib.identifiers import quote
@@ -171,7 +171,8 @@ def _is_paused(found: Found | None) -> bool:
 
 
 def _switch(spark: SparkSession, ref: TableRef, *, on: bool) -> None:
-    properties = {FEED: str(on).lower(), PAUSED: str(not on).lower()}
-    facts = {"outcome": REWRITE, "mirrorlib": VERSION, "claim": runner()}
+    claim = f"{runner()}-feed"
+    properties = {FEED: str(on).lower(), PAUSED: str(not on).lower(), CLAIM: claim}
+    facts = {"outcome": REWRITE, "mirrorlib": VERSION, "claim": claim}
     with configured(spark, {}, {METADATA: as_metadata(facts)}):  # which the properties say, too
         set_properties(spark, ref.sql, properties)

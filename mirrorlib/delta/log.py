@@ -211,11 +211,12 @@ def _read_parameters(operation: str | None, asked: str) -> Mapping[str, Any] | N
         with contextlib.suppress(binascii.Error):  # somebody else's text
             return read_object(base64.urlsafe_b64decode(said[1])).get("mirrorlib")
     if operation == "SET TBLPROPERTIES":
+        outcome = {"outcome": REWRITE} if PAUSED in asked else {}
         if claimed := _CLAIMED.search(asked):
-            return {"claim": claimed[1]}
+            return {"claim": claimed[1], **outcome}
         if seen := _SEEN.search(asked):
             return {ON: int(seen[1])}
-        return {"outcome": REWRITE} if PAUSED in asked else None
+        return outcome or None
     return None
 
 
