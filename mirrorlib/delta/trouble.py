@@ -94,7 +94,7 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
      "_LEGACY_ERROR_TEMP_1126"): Trouble(  # nested databases, for which the session catalog takes a catalog's name
         reason="the catalog or its schema is not there",
         next_step="Create it, or correct the target."),
-    ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "FIELD_ALREADY_EXISTS",
+    ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "FIELD_ALREADY_EXISTS", "FIELDS_ALREADY_EXISTS",
      "DELTA_DUPLICATE_COLUMNS_FOUND", "COLUMN_ALREADY_EXISTS"): Trouble(
         reason="somebody else has made the same table or column at the same moment", next_step=_WAIT),
     ("DELTA_CANNOT_CREATE_LOG_PATH", "DELTA_CREATE_TABLE_"): Trouble(
@@ -139,6 +139,13 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
         reason="this Delta does not take a property that the table has to have", next_step=_NEWER),
     ("INSUFFICIENT_PERMISSIONS", "UNAUTHORIZED", "PERMISSION_DENIED"): _RIGHTS,
 }  # fmt: skip
+_OLDER = {  # words of Spark 3.5 and Delta 3 that have no condition there, and the one that they have since
+    "It is possible the underlying files have been updated": "FAILED_READ_FILE.FILE_NOT_EXIST",
+    "Encountered error while reading file": "FAILED_READ_FILE",
+    "Cannot time travel Delta table to version": "DELTA_VERSION_NOT_FOUND",
+    "such a low retention period": "DELTA_VACUUM_RETENTION",
+    "plugin class not found": "CATALOG_NOT_FOUND",
+}
 _TEXTS = {  # what comes from below Spark has no condition
     "java.lang.OutOfMemoryError": Trouble(reason="Spark ran out of memory", next_step=f"{_SMALLER}."),
     "No space left on device": Trouble(reason="the disk is full", next_step=f"Make room. {_AGAIN}", outside=True),
@@ -150,6 +157,7 @@ _TEXTS = {  # what comes from below Spark has no condition
     "Permission denied": _RIGHTS,
     "AccessDenied": _RIGHTS,
 }  # fmt: skip
+_THEIRS = frozenset({"delta", "grpc", "py4j", "pyspark"})  # packages
 _GONE = Trouble(
     reason="Spark's process has ended, most likely because it had too little memory",
     next_step=f"{_SMALLER}, and run again.", outside=True)  # fmt: skip
@@ -163,14 +171,15 @@ def _is_gone(exc: BaseException) -> bool:
 
 def is_sparks(exc: BaseException) -> bool:
     """Say whether an exception is Spark's, Delta's, or of the way to them."""
-    return _is_gone(exc) or type(exc).__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"}
+    return _is_gone(exc) or type(exc).__module__.partition(".")[0] in _THEIRS
 
 
 def conditions_of(exc: BaseException) -> list[str]:
     """Name what Spark calls an error, which is a class to PySpark 3.5, and what its causes are called."""
     ask = getattr(exc, "getCondition", None) or getattr(exc, "getErrorClass", None)
-    own = None if ask is None else ask()
-    return [*filter(None, [own]), *_CONDITION.findall(str(exc))]
+    own, text = None if ask is None else ask(), str(exc)
+    older = (name for words, name in _OLDER.items() if words in text)
+    return [*filter(None, [own]), *_CONDITION.findall(text), *older]
 
 
 def tell_trouble(exc: BaseException, doing: str) -> Trouble:

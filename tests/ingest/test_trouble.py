@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 UPDATE = 1
 # Names of Spark 3.5 and of Databricks.
-ELSEWHERE = {"CANNOT_READ_FILE", "INSUFFICIENT_PERMISSIONS", "PERMISSION_DENIED", "UNAUTHORIZED"}
+ELSEWHERE = {
+    "CANNOT_READ_FILE",
+    "FIELDS_ALREADY_EXISTS",
+    "INSUFFICIENT_PERMISSIONS",
+    "PERMISSION_DENIED",
+    "UNAUTHORIZED",
+}
 CLASS = re.compile(
     r"\b[A-Z0-9]+(_[A-Z0-9]+){2,}|SQLSTATE|\w(Exception|Error)\b|\bjava\.|org\.apache|io\.delta"
 )
@@ -248,6 +254,33 @@ def test_a_name_with_a_bracket_is_no_condition() -> None:
 
     assert ["UNRESOLVED_COLUMN.WITH_SUGGESTION"] == trouble.conditions_of(RuntimeError(text))
     assert spark_error(RuntimeError("`[AA.x`"), "commit").reason
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("It is possible the underlying files have been updated.", "a file of the table is gone"),
+        ("Encountered error while reading file /t/a.parquet. Details:", "Spark cannot read a file"),
+        ("Cannot time travel Delta table to version 3.", "the table's log lacks versions"),
+        ("requirement failed: Are you sure? … such a low retention period?", "sooner than readers"),
+        ("Catalog 'prod' plugin class not found: …", "the catalog or its schema is not there"),
+    ],
+)
+def test_what_has_no_name_in_spark_3_is_told_as_in_spark_4(text: str, reason: str) -> None:
+    """By its words, which the two have in common or not."""
+    assert reason in spark_error(RuntimeError(text), "commit").reason
+
+
+def test_a_conflict_is_told_whichever_class_delta_has_for_it() -> None:
+    """Whoever has imported `delta` is given classes of its own."""
+    exceptions = pytest.importorskip("delta.exceptions.captured")
+    exc = exceptions.ConcurrentAppendException(
+        desc="[DELTA_CONCURRENT_APPEND] Files were added", stackTrace=""
+    )
+
+    told = as_mirror_error(exc, "orders")
+
+    assert "somebody else committed to the table at the same moment" == told.reason
 
 
 def test_a_log_that_lacks_versions_is_not_mended_by_a_reset_alone() -> None:
