@@ -320,12 +320,12 @@ def set_conf(session: SparkSession, name: str, value: str) -> None:
         raise ComputeError(msg, found=first_line(exc)) from exc
 
 
-def read_conf(session: SparkSession, name: str) -> str | None:
-    """Read what is configured; None where nothing is, and where the compute does not tell."""
+def read_conf(session: SparkSession, name: str, *, meant: bool = False) -> str | None:
+    """Read what is configured, or, where nothing is, what is *meant* then; None where the compute does not tell."""
     from pyspark.errors import PySparkException
 
     try:
-        return session.conf.get(name, None)
+        return session.conf.get(name) if meant else session.conf.get(name, None)
     except PySparkException:
         return None
 

@@ -27,7 +27,7 @@ from mirrorlib.identifiers import quote
 from mirrorlib.keys.read import KeysReport, explain_keys
 
 MOVES = "moves"  # in what a commit says: why it is to be followed by another without a new version
-_AFRESH = "the transformation or the session's time zone, ANSI mode or time parser is another one than in the last run"
+_AFRESH = "the transformation, Spark, or the session's time zone, ANSI mode or time parser is not that of the last run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

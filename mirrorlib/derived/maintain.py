@@ -271,7 +271,7 @@ def _merge(session: SparkSession, rows: DataFrame, view: View, said: str) -> Non
     ours, theirs = (
         f"struct({', '.join(f'{side}.{quote(name)}' for name in view.order)})" for side in "st"
     )
-    told = {name: read_conf(rows.sparkSession, name) for name in _LATE}
+    told = {name: read_conf(rows.sparkSession, name, meant=True) for name in _LATE}
     meant = {name: value for name, value in told.items() if value is not None}
     try:
         with configured(session, meant), named_rows(newest, session) as source:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from computes import COMPUTE
 from mirrorlib.delta.sessions import configured
 from mirrorlib.derived.frames import Framed
 from mirrorlib.derived.strategy.choose import How, PlanShape, choose, shape_of
@@ -547,6 +548,24 @@ def test_what_the_session_sets_is_a_part_of_a_transformation(
     with configured(spark, {setting: other}):
         assert first != told()
     assert first == told()
+
+
+@pytest.mark.skipif(COMPUTE == "connect", reason="a client has no Java")
+def test_a_zone_that_nobody_has_set_is_that_of_the_machine(spark: SparkSession) -> None:
+    """A job that moves to another one would add its days to those that are there."""
+    session = spark.newSession()
+    session.conf.unset("spark.sql.session.timeZone")
+    zones = session._jvm.java.util.TimeZone
+    was, told = zones.getDefault(), []
+    try:
+        for zone in ("Europe/Berlin", "Asia/Tokyo", "Europe/Berlin"):
+            zones.setDefault(zones.getTimeZone(zone))
+            source = framed(session, "c int, at timestamp", "c")
+            days = source.frame.selectExpr("c", "CAST(at AS date) AS day")
+            told.append(shape_of(days, [source]).fingerprint)
+    finally:
+        zones.setDefault(was)
+    assert told[0] == told[2] != told[1]
 
 
 def test_columns_that_are_much_alike_are_told_apart(spark: SparkSession) -> None:

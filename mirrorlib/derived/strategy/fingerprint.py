@@ -44,7 +44,9 @@ def hash_plan(result: DataFrame, root: Node, markers: Sequence[str]) -> str:
     """
     numbers: dict[str, str] = {}
     marks = {marker: str(place) for place, marker in enumerate(markers)}
-    lines = [f"{name} {read_conf(result.sparkSession, name)}" for name in _SETTINGS]
+    session = result.sparkSession
+    lines = [session.version]  # another one may write a number otherwise
+    lines += [f"{name} {read_conf(session, name, meant=True)}" for name in _SETTINGS]
     lines += _literals(result, marks)
     waiting = [(root, 0)]
     while waiting:
