@@ -30,7 +30,7 @@ from mirrorlib.delta.actions import (
     read_metadata,
     read_moves,
 )
-from mirrorlib.delta.log import Commit, LogFiles, commit_path, list_log, read_actions, read_checksum
+from mirrorlib.delta.log import Commit, commit_path, list_log, read_actions, read_checksum
 from mirrorlib.delta.sessions import side_by_side
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.store import Store
@@ -49,6 +49,7 @@ class Commits:
     def __init__(self, store: Store, shown: str) -> None:
         self.store = store
         self.shown = shown
+        self._files = list_log(store)  # once: what is asked of it later is all of one moment
         self._read_commits: dict[int, FeedCommit] = {}  # small ones
         self._glimpses: dict[int, FeedCommit] = {}  # of the others, without files
         self._metadata: dict[int, Metadata] = {}
@@ -83,11 +84,6 @@ class Commits:
             anew._read_commits, anew._glimpses = self._read_commits, self._glimpses
             anew._metadata, anew._hashes = self._metadata, self._hashes
         return anew
-
-    @cached_property
-    def _files(self) -> LogFiles:
-        """List the log once: what is asked of it later is all of one moment."""
-        return list_log(self.store)
 
     @property
     def newest(self) -> int:
