@@ -6,6 +6,7 @@ Also whose calendar its old dates are of.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import BinaryIO, Literal
@@ -35,6 +36,10 @@ _BLOCK = 4 << 20
 _IN_A_LONG = 18  # digits
 _LENGTH = 8  # bytes behind a footer: how long it is, and Parquet's magic number
 _END_OF = "end"
+# What pyarrow 14 says of string views, short decimals and float16.
+_UNKNOWN = re.compile(
+    "Unrecognized type: |Library only supports |LogicalType that is not recognized"
+)
 
 
 def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolicy) -> FileSchema:
@@ -83,6 +88,9 @@ def _read_schema(
         if file.name.lower().endswith(TEXT_ENDINGS):
             msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
             step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
+        elif _UNKNOWN.search(found):
+            msg = "the change file has a type that this version of pyarrow does not know"
+            step = "Install a newer one, or publish without Arrow's own copy of the schema."
         raise ChangeFileError(
             msg, table=table, file=file.name, found=found, next_step=step
         ) from exc

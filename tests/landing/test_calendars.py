@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from datetime import UTC, date, datetime
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from mirrorlib.landing.footer import first_moved, is_moved, old_calendar
-from mirrorlib.landing.parquet import read_schema
 
 DATE, MOMENT, CLOCK = pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us")
 
@@ -70,23 +67,3 @@ def test_the_first_value_that_is_moved_is_found(kind: pa.DataType, old: date, ne
     assert 2 == first_moved(pa.chunked_array([pa.array([None, new], kind), pa.array([old], kind)]))
     assert None is first_moved(pa.chunked_array([pa.array([None, new], kind)]))
     assert None is first_moved(pa.chunked_array([], kind))
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize(
-    "unit,word,logical",
-    [("ms", b"\x25\x12", b"\x4c\x8c\x11\x1c\x1c"), ("us", b"\x25\x14", b"\x4c\x8c\x11\x1c\x2c")],
-)
-def test_a_moment_by_parquets_older_word_is_one(unit: str, word: bytes, logical: bytes) -> None:
-    """As Spark 3.1, Hive and parquet.js write it; pyarrow 14 takes it for a wall clock."""
-    sink, kind = io.BytesIO(), pa.timestamp(unit, "UTC")
-    pq.write_table(pa.table({"t": pa.array([0], kind)}), sink, store_schema=False)
-    body, said = sink.getvalue()[:-8], word + logical + bytes(4)
-    assert 1 == body.count(said)
-    length = int.from_bytes(sink.getvalue()[-8:-4], "little") - len(said) + len(word)
-    data = body.replace(said, word) + length.to_bytes(4, "little") + b"PAR1"
-
-    schema, footer = read_schema(io.BytesIO(data))
-
-    assert "TIMESTAMP" in footer.schema.column(0).converted_type
-    assert kind == schema.field("t").type

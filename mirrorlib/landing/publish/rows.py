@@ -176,7 +176,7 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
             # The error's own text shows values.
             msg = "the frame cannot be handed out as Arrow"
-            step = "Give each column values of one type."
+            step = "Give each column values of one type that this version of pyarrow knows."
             found = type(exc).__name__
             raise SchemaError(msg, table=table, found=found, next_step=step) from None
     msg = (
