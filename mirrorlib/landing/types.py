@@ -25,8 +25,16 @@ _TEXTS = {
     **dict.fromkeys(("large_string", "string_view"), pa.string()),
     **dict.fromkeys(("large_binary", "binary_view"), pa.binary()),
 }
-_FLOATS = (pa.float32(), pa.float64())
-_SAME = (pa.null(), pa.bool_(), *INTEGERS, *_FLOATS, pa.date32(), pa.string(), pa.binary())
+_SAME = (
+    pa.null(),
+    pa.bool_(),
+    *INTEGERS,
+    pa.float32(),
+    pa.float64(),
+    pa.date32(),
+    pa.string(),
+    pa.binary(),
+)
 _MIRROR_TYPES = {
     **{kind: kind for kind in _SAME},
     pa.uint8(): pa.int16(),  # unsigned: the next wider signed type, as Spark reads them
@@ -82,8 +90,8 @@ def widen_type(table: pa.DataType, file: pa.DataType) -> pa.DataType | None:
         return max(table, file, key=INTEGERS.index)
     if pa.types.is_float32(table) and pa.types.is_decimal(file):
         return pa.float64()  # whose values are looked at one by one
-    if is_binary_float(table) or is_binary_float(file):
-        numbers = all(is_binary_float(kind) or kind in INTEGERS for kind in (table, file))
+    if pa.types.is_floating(table) or pa.types.is_floating(file):
+        numbers = all(pa.types.is_floating(kind) or kind in INTEGERS for kind in (table, file))
         return pa.float64() if numbers else None
     digits, scale = zip(*(_digits(kind) for kind in (table, file)), strict=True)
     if None not in digits:
@@ -120,14 +128,9 @@ def comparable(file: pa.DataType, table: pa.DataType) -> bool:
     return family(file) == family(table)
 
 
-def is_binary_float(kind: pa.DataType) -> bool:
-    """Say whether a mirror type is a floating-point number."""
-    return kind in _FLOATS
-
-
 def is_number(kind: pa.DataType) -> bool:
     """Say whether a mirror type is one of numbers."""
-    return kind in INTEGERS or is_binary_float(kind) or pa.types.is_decimal(kind)
+    return kind in INTEGERS or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def _digits(kind: pa.DataType) -> tuple[int | None, int]:

@@ -17,7 +17,6 @@ from mirrorlib.landing.types import (
     MAX_PRECISION,
     WALL_CLOCK,
     comparable,
-    is_binary_float,
     plain_type,
 )
 
@@ -78,7 +77,7 @@ def fit_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
 def equal_values(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
     """Compare values as Spark groups them: NULL is NULL, and NaN is NaN."""
     same = pc.equal(one, other)
-    if is_binary_float(one.type):
+    if pa.types.is_floating(one.type):
         same = pc.or_(same, pc.and_(pc.is_nan(one), pc.is_nan(other)))
     return pc.coalesce(same, pc.and_(pc.is_null(one), pc.is_null(other)))
 
@@ -140,7 +139,7 @@ def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_decimal(target) and values.type in INTEGERS:
         return values.cast(pa.decimal128(MAX_PRECISION, 0)).cast(target)
     kinds = {values.type, target}
-    if any(map(pa.types.is_decimal, kinds)) and any(map(is_binary_float, kinds)):
+    if any(map(pa.types.is_decimal, kinds)) and any(map(pa.types.is_floating, kinds)):
         # By the digits: Arrow's own cast makes 751.76 a little less, and 0.35 becomes 0.35000000000000003.
         return values.cast(pa.string()).cast(target)
     return values.cast(target)

@@ -30,10 +30,11 @@ from delivery.postgres import PASSWORD, Cluster, running_cluster
 from little import child_environment
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.jdbc.database import STAGE, DatabaseTable
-from mirrorlib.delivery.sinks.jdbc.kinds import kind_of, widens
+from mirrorlib.delivery.sinks.jdbc.kinds import kind_of
 from mirrorlib.delivery.sinks.jdbc.postgres import PostgresSession
 from mirrorlib.delivery.sinks.jdbc.sink import open_database, open_sink
 from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
+from mirrorlib.delta.columns import widening
 from mirrorlib.errors import (
     JournalError,
     LandingZoneError,
@@ -1226,10 +1227,10 @@ def test_whole_numbers_fit_decimals_that_have_as_many_digits() -> None:
         *(("smallint", "decimal(10,0)"), ("int", "decimal(10,0)"), ("int", "bigint")),
         *(("bigint", "decimal(22,2)"), ("bigint", "double"), ("date", "timestamp")),
     ):
-        assert widens(narrow, wide)
-        assert not widens(wide, narrow)
-    assert not widens("int", "decimal(10,1)")
-    assert not widens("decimal(10,0)", "decimal(10,0)")
+        assert widening(narrow, wide) is not None
+        assert widening(wide, narrow) is None
+    assert widening("int", "decimal(10,1)") is None
+    assert widening("decimal(10,0)", "decimal(10,0)") is None
 
 
 @BOTH

@@ -29,7 +29,7 @@ from mirrorlib.ingest.rows.partial import with_sets
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
 from mirrorlib.landing.columns import INSERT, UPSERT, FileColumn
-from mirrorlib.landing.types import comparable, is_binary_float, mirror_type
+from mirrorlib.landing.types import comparable, mirror_type
 
 if TYPE_CHECKING:
     from mirrorlib.ingest.batch.open_batch import Prepared
@@ -81,7 +81,11 @@ def reads_as_it_is(landed: Landed, columns: Columns) -> bool:
     here = by_name(columns)
     for column in landed.schema.columns:
         mine = here.get(fold_name(column.name))
-        if mine is not None and pa.types.is_decimal(mine.type) and is_binary_float(column.type):
+        if (
+            mine is not None
+            and pa.types.is_decimal(mine.type)
+            and pa.types.is_floating(column.type)
+        ):
             return False  # not all Javas agree on the shortest digits of a double (JDK-4511638)
     return can_spark_read(landed) and not needs_rescue(landed, columns)
 

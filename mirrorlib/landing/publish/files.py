@@ -22,7 +22,7 @@ from mirrorlib.landing.delimited.tables import iter_tables, read_header
 from mirrorlib.landing.delimited.text import TextFile
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.plain import PLAIN_DIALECT
-from mirrorlib.landing.types import INSTANT, MAX_PRECISION, is_binary_float, is_number
+from mirrorlib.landing.types import INSTANT, MAX_PRECISION, is_number
 from mirrorlib.landing.values import fit_values
 from mirrorlib.store import LocalStore, StoredFile
 
@@ -78,7 +78,7 @@ def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa
 def has_no_numbers(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Say whether a column of numbers would change any of the texts, fractions aside, which floats round."""
     texts = pc.ascii_trim_whitespace(texts)
-    if is_binary_float(kind):
+    if pa.types.is_floating(kind):
         endless = texts.filter(pc.is_inf(texts.cast(kind)))
         if pc.any(pc.match_substring_regex(endless, "[0-9]")).as_py():
             return True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import DataType
 
-from mirrorlib.delta.columns import widening, write_type
+from mirrorlib.delta.columns import write_type
 from mirrorlib.nested import map_keys_in
 
 JSON = "json"
@@ -66,8 +66,3 @@ def form_of(data_type: DataType) -> str:
         return "integer" if kind in _WHOLE else kind
 
     return write_type(data_type, form_of_leaf)
-
-
-def widens(narrow: str, wide: str) -> bool:
-    """Say whether every value of one kind is a value of another, so that a column may be changed to it."""
-    return widening(narrow, wide) is not None

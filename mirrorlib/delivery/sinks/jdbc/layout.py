@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 from mirrorlib.commit.stage import FRESH, OP
 from mirrorlib.delivery.sink import Delivery, begin_anew, check_continued, check_successor, tell_gap
 from mirrorlib.delivery.sinks.jdbc.database import Held, Record
-from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
+from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of
+from mirrorlib.delta.columns import widening
 from mirrorlib.errors import (
     JournalError,
     SchemaError,
@@ -80,9 +81,6 @@ def read_columns(delivery: Delivery) -> list[DatabaseColumn]:
             raise SchemaError(msg, table=table, column=name, found=found, next_step=step)
         nested = form_of(data_type) if kind == JSON else ""
         columns.append(DatabaseColumn(source=name, name=name, kind=kind, nested=nested, key=key))
-    if not columns:
-        msg = "the table has no columns"
-        raise SchemaError(msg, table=table, next_step="Give it some.")
     return columns
 
 
@@ -131,7 +129,7 @@ def _fitted(
         found = replace(column, name=name)
         kind = session.types.kind(types[name]) if name in types else found.kind
         exact = (found.kind, kind) != ("bigint", "double")
-        if kind is not None and exact and widens(found.kind, kind):
+        if kind is not None and exact and widening(found.kind, kind):
             found = replace(found, kind=kind)  # an older schema of a stream that was rewound
         elif kind is None or not (kind == found.kind or session.widens(kind, found.kind)):
             wanted = session.types.of(column.kind)

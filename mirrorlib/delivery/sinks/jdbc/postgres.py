@@ -14,7 +14,8 @@ from typing import Any
 
 from mirrorlib.delivery.sinks.jdbc import database
 from mirrorlib.delivery.sinks.jdbc.database import OURS, STAGE, DatabaseTable, quote, quoted
-from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types, widens
+from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types
+from mirrorlib.delta.columns import widening
 from mirrorlib.errors import (
     LandingZoneError,
     StoreError,
@@ -205,7 +206,7 @@ class PostgresSession:
 
     def widens(self, narrow: str, wide: str) -> bool:
         """Say whether a column may be changed to another kind: each wider one."""
-        return widens(narrow, wide)
+        return widening(narrow, wide) is not None
 
     def prepare(self, place: DatabaseTable) -> None:
         """Make our own tables, and the table's schema; one runner at a time, as IF NOT EXISTS waits for nobody."""

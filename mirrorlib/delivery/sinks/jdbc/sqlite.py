@@ -20,8 +20,9 @@ from typing import Any
 
 from mirrorlib.delivery.sinks.jdbc import database
 from mirrorlib.delivery.sinks.jdbc.database import OURS, STAGE, DatabaseTable, quote, quoted
-from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types, widens
+from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types
 from mirrorlib.delivery.sinks.jdbc.stage import StagedWindow
+from mirrorlib.delta.columns import widening
 from mirrorlib.errors import (
     LandingZoneError,
     SchemaError,
@@ -129,7 +130,7 @@ class SqliteSession:
         """Say whether a column may hold another kind: a wider one that is kept alike, as SQLite changes no types."""
         scales = {kind.partition(",")[2] for kind in (narrow, wide)}
         alike = narrow == "float" or (narrow.startswith("decimal") and len(scales) == 1)
-        return (alike or wide.endswith("int")) and widens(narrow, wide)
+        return (alike or wide.endswith("int")) and widening(narrow, wide) is not None
 
     def prepare(self, place: DatabaseTable) -> None:
         """Make our own tables."""
