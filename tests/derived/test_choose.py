@@ -251,6 +251,12 @@ BY_THE_OTHER: dict[str, tuple[Transform, tuple[tuple[str, str], ...]]] = {
         lambda t: t.d.join(t.o.withColumnRenamed("n", "v"), "v", "left"),
         (("n", "v"),),
     ),
+    "left join of rows that name themselves": (
+        lambda t: t.d.withColumnRenamed("v", "z").join(
+            t.o.selectExpr("n", "w AS y"), t.f.expr("z = n AND y = n"), "left"
+        ),
+        (("n", "z"),),
+    ),
     "inner join": (lambda t: t.d.join(t.o, t.d.v == t.o.n), (("n", "v"),)),
     "inner join on a name": (
         lambda t: t.d.join(t.o.withColumnRenamed("n", "v"), "v"),

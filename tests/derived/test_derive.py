@@ -240,6 +240,27 @@ def test_a_join_with_another_source_goes_by_the_keys_of_both(lake: Lake) -> None
     assert all(source.after < source.until for source in report.sources)
 
 
+def test_a_left_join_by_a_column_of_the_joined_rows_own_keeps_all_rows(lake: Lake) -> None:
+    """It is NULL, as they are, where nothing matches: by it, rows would be lost, and others stay."""
+    lake.make("staff", "id int, boss int", "id")
+    staff = f"delta.`{lake.path('staff')}`"
+    lake.run(f"INSERT INTO {staff} VALUES (1, 1), (2, 1)")
+
+    def led(orders: DataFrame, staff: DataFrame) -> DataFrame:
+        named = staff.withColumnRenamed("id", "k")
+        own = (orders.customer == named.k) & (named.boss == named.k)
+        return orders.join(named, own, "left").select("id", "customer", "boss")
+
+    lake.derive(["orders", "staff"], led)
+    for statement in (
+        f"DELETE FROM {staff} WHERE id = 1",
+        f"INSERT INTO {staff} VALUES (1, 1)",
+        f"UPDATE {staff} SET boss = 2 WHERE id = 2",
+    ):
+        lake.run(statement)
+        assert "affected keys" == lake.derive(["orders", "staff"], led).how
+
+
 @pytest.mark.thorough
 def test_a_zero_that_becomes_negative_is_taken_in(lake: Lake) -> None:
     """Spark compares it as equal, so net changes would leave it out; as text it is another one."""

@@ -83,6 +83,14 @@ def _joined(by: str, how: str = "left") -> Transform:
     return transform
 
 
+def _named(orders: DataFrame, customers: DataFrame) -> DataFrame:
+    """Join by a column of the customers' own, too, that comes out: NULL where nothing matches."""
+    named = customers.selectExpr("customer AS k", "length(name) AS a", "name")
+    return orders.join(named, named.k.eqNullSafe(orders.v) & (named.a == named.k), "left").select(
+        "customer", "id", "v", "a", "name"
+    )
+
+
 def _nested(*fields: str) -> Transform:
     """Put columns of orders into a struct."""
     return lambda orders: orders.selectExpr("id", "customer", f"struct({', '.join(fields)}) AS s")
@@ -118,6 +126,7 @@ RECIPES = (
     Recipe("semi", lambda o, c: o.join(c, "customer", "left_semi").drop("id"), BOTH),
     Recipe("anti", lambda o, c: o.join(c, "customer", "left_anti"), BOTH),
     Recipe("by a value", _joined("v"), BOTH),
+    Recipe("of rows that name themselves", _named, BOTH),
     Recipe("as text", lambda o: o.selectExpr("id", "customer", "CAST(x AS string) AS t")),
     Recipe("nested", _nested("v", "x"), edited=_nested("x", "v")),
     Recipe("negated", _joined("-v"), BOTH, in_full=True),

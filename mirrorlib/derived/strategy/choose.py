@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 How = Literal["row-wise", "affected keys", "full", "nothing new"]
 _LIST = re.compile(r"\[([^\[\]]*)\]")
+_NUMBER = re.compile(r"#(\d+)")
 _ATTRIBUTE = re.compile(rf"(.+?)#(\d+){TYPE}", re.DOTALL)
 # Spark prints some operations without parentheses, `-x#1`, `NOT x#1`, `x#1 + y#2`: they look like odd names.
 _EQUAL = re.compile(rf"(\w+)#(\d+){TYPE} (?:=|<=>) (\w+)#(\d+){TYPE}")
@@ -218,8 +219,10 @@ def _join(node: Node, side: int, followed: dict[str, Followed], reach: Reach) ->
     if side in kept:
         return ""
     reach.own = False
+    mine = {number for one in walk(node.children[side]) for number in _NUMBER.findall(one.text)}
     for name, column in list(followed.items()):
-        partners = sorted(_partners(column, equal))
+        # One of its own side is NULL, too, where nothing matches.
+        partners = sorted(one for one in _partners(column, equal) if one[1] not in mine)
         if partners:  # one of several: in rows without a match they need not be equal
             followed[name] = Followed(partners[0], column.kind)
         else:
