@@ -105,10 +105,10 @@ def _windows(
     if isinstance(windows, str):
         return windows
     shape = full.shape
-    if shape.fingerprint != target.held.get("plan"):
-        return _AFRESH
     if shape.why and (shape.moves or any(window.changes for window in windows)):
         return shape.why
+    if shape.fingerprint != target.held.get("plan"):
+        return _AFRESH
     if full.added != ():
         return "its columns change"
     return windows
