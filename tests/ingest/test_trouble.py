@@ -271,6 +271,7 @@ def test_what_has_no_name_in_spark_3_is_told_as_in_spark_4(text: str, reason: st
     assert reason in spark_error(RuntimeError(text), "commit").reason
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_conflict_is_told_whichever_class_delta_has_for_it() -> None:
     """Whoever has imported `delta` is given classes of its own."""
     exceptions = pytest.importorskip("delta.exceptions.captured")
