@@ -136,9 +136,8 @@ def _begin(registry: Registry, commits: Commits, to: Start) -> dict[str, int | s
     stream = registry.newest_stream()
     if stream is not None and to != "snapshot":
         seen = last_seen(stream, registry.newest(stream))
-        if (
-            seen[0] == commits.metadata.id
-        ):  # whoever is sent changes alone may have those of another table, too
+        # Whoever keeps changes alone may have those of a table that was made anew behind the others.
+        if seen[0] == commits.metadata.id:
             check_table(stream, commits, *seen)
     return begin_stream(commits, to, "to")
 
