@@ -103,7 +103,8 @@ def _has_applied(journal: Journal, life: Life) -> bool:
 def _begin(job: Job, first: int, journal: Journal) -> Life:
     """Begin the life, or return the one that has begun and applied nothing yet.
 
-    Raises `JournalError` where it could not take what was applied: nobody cleans up what is looked at here.
+    Raises `JournalError` where it could not take what was applied: where there are locks, nobody cleans up what is
+    looked at here.
     """
     (told,) = plan_job(job, compares=False).tables
     if not told.batches:
