@@ -114,7 +114,7 @@ def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
     changes = bool(data or images) and not rewrites
     alone = operation in _ONE_KIND or (operation == "MERGE" and "0" in {inserted, deleted})
     asked = info.get("operationParameters") or {}
-    kept = asked.get("specifiedRetentionMillis", asked.get("defaultRetentionMillis", 0))
+    kept = int(asked.get("specifiedRetentionMillis", asked.get("defaultRetentionMillis", 0)))
     return FeedCommit(
         version=version,
         provenance=provenance,
@@ -129,9 +129,7 @@ def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
         change_files=_change_files(version, adds, removes, images, info),
         protocol=protocol,
         # Nothing is known to be kept where it does not say for how long.
-        vacuums=min(timedelta(milliseconds=int(kept)), FOREVER)
-        if operation == "VACUUM START"
-        else None,
+        vacuums=min(timedelta(milliseconds=kept), FOREVER) if operation == "VACUUM START" else None,
     )
 
 

@@ -81,11 +81,8 @@ def reads_as_it_is(landed: Landed, columns: Columns) -> bool:
     here = by_name(columns)
     for column in landed.schema.columns:
         mine = here.get(fold_name(column.name))
-        if (
-            mine is not None
-            and pa.types.is_decimal(mine.type)
-            and pa.types.is_floating(column.type)
-        ):
+        decimal = mine is not None and pa.types.is_decimal(mine.type)
+        if decimal and pa.types.is_floating(column.type):
             return False  # not all Javas agree on the shortest digits of a double (JDK-4511638)
     return can_spark_read(landed) and not needs_rescue(landed, columns)
 
