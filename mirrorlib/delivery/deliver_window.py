@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from mirrorlib.commit.stage import staging
-from mirrorlib.delivery.sink import Delivery, begin_anew, receiver_set_back, registry_set_back
+from mirrorlib.delivery.sink import Delivery, receiver_set_back, registry_set_back
 from mirrorlib.delivery.stream_job import StreamJob
 from mirrorlib.errors import FeedExpiredError, MirrorError, SchemaError, TableNameError
 from mirrorlib.events import emit, pick
@@ -25,6 +25,7 @@ from mirrorlib.journal.streams import (
     WindowEntry,
     WindowPlan,
     advise_snapshot,
+    begin_anew,
     snapshot_command,
 )
 

@@ -17,7 +17,7 @@ from mirrorlib.errors import (
     first_few,
 )
 from mirrorlib.identifiers import find_name, fold_name
-from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
+from mirrorlib.journal.streams import Stream, WindowPlan, begin_anew, snapshot_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,11 +137,6 @@ def tell_gap(
     if stream != mine.uuid and begins > at:
         return f"ends with version {at}, and the stream begins after {begins} (rewound to {at}, it goes on)"
     return ""
-
-
-def begin_anew(stream: Stream) -> str:
-    """Say how a consumer is given a snapshot."""
-    return f"Begin anew: {snapshot_command(stream.consumer, stream.table)}"
 
 
 def registry_set_back(stream: Stream, found: str) -> JournalError:

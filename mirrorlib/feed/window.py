@@ -26,8 +26,8 @@ from mirrorlib.journal.streams import (
     Stream,
     WindowEntry,
     WindowPlan,
+    begin_anew,
     last_seen,
-    snapshot_command,
     version_given,
 )
 
@@ -146,9 +146,8 @@ def begin_stream(
 
     *name* is what its caller knows *start* by.
     """
-    start_at, known = (start if isinstance(start, int) else None), ""
-    if start == "now":
-        start_at = commits.newest
+    start_at = commits.newest if start == "now" else start if isinstance(start, int) else None
+    known = ""
     if start_at is not None:  # one that cannot be read is refused before it is written down
         open_window(commits, settle_bound(commits, name, start_at), None)
         known = commits.hash_of(start_at) if commits.has(start_at) else ""
@@ -166,7 +165,7 @@ def check_table(
             table=stream.table,
             found=f"its first version is {commits.made_at}",
             first_readable=proof.first_readable(commits, commits.made_at),
-            next_step=f"Begin anew: {snapshot_command(stream.consumer, stream.table)}",
+            next_step=begin_anew(stream),
         )
 
 

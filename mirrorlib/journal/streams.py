@@ -136,6 +136,11 @@ def snapshot_command(consumer: str, table: str) -> str:
     )
 
 
+def begin_anew(stream: Stream) -> str:
+    """Say how a consumer is given a snapshot."""
+    return f"Begin anew: {snapshot_command(stream.consumer, stream.table)}"
+
+
 def advise_snapshot(exc: FeedExpiredError, stream: Stream) -> FeedExpiredError:
     """Add to what is told of lost history how a consumer goes on that is not given a snapshot by itself."""
     command, step = snapshot_command(stream.consumer, stream.table), exc.next_step or ""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pyspark.sql import types as t
 
 from mirrorlib.commit.mark import Mark, append_rows, overwrite_columns
-from mirrorlib.delivery.sink import Delivery, begin_anew, check_continued
+from mirrorlib.delivery.sink import Delivery, check_continued
 from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.delta.columns import Column, Columns, extends, in_place, is_same, widening
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
@@ -25,7 +25,7 @@ from mirrorlib.errors import FeedExpiredError, MirrorError, SchemaError
 from mirrorlib.feed.net import is_comparable
 from mirrorlib.feed.schemas import in_its_order
 from mirrorlib.identifiers import find_name, fold_name
-from mirrorlib.journal.streams import snapshot_command
+from mirrorlib.journal.streams import begin_anew, snapshot_command
 from mirrorlib.landing.columns import OURS
 
 

@@ -15,7 +15,6 @@ from mirrorlib.commit.mark import resume_feed
 from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delivery.sink import (
     Delivery,
-    begin_anew,
     check_successor,
     receiver_set_back,
     registry_set_back,
@@ -39,7 +38,7 @@ from mirrorlib.errors import (
     first_line,
 )
 from mirrorlib.identifiers import quote
-from mirrorlib.journal.streams import Stream
+from mirrorlib.journal.streams import Stream, begin_anew
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store

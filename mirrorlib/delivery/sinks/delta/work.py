@@ -21,7 +21,7 @@ from mirrorlib.commit.last_commit import LastCommit
 from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.stage import ADD, DROP, FRESH, OP, WRONG, Stage, Staged, stage_frame
-from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery, begin_anew
+from mirrorlib.delivery.sink import KEY_OPTIONS, Delivery
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import ForeignWriteError, SchemaError
@@ -29,6 +29,7 @@ from mirrorlib.events import pick
 from mirrorlib.feed.net import VERSION, count_changes
 from mirrorlib.identifiers import find_name, fold_name, quote
 from mirrorlib.journal.entries import new_attempt
+from mirrorlib.journal.streams import begin_anew
 
 _TWICE = "MIRRORLIB_KEY_TWICE"
 

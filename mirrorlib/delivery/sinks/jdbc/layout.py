@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from mirrorlib.commit.stage import FRESH, OP
-from mirrorlib.delivery.sink import Delivery, begin_anew, check_continued, check_successor, tell_gap
+from mirrorlib.delivery.sink import Delivery, check_continued, check_successor, tell_gap
 from mirrorlib.delivery.sinks.jdbc.database import Held, Record
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of
 from mirrorlib.delta.columns import widening
@@ -23,7 +23,7 @@ from mirrorlib.errors import (
 )
 from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name
-from mirrorlib.journal.streams import Stream
+from mirrorlib.journal.streams import Stream, begin_anew
 
 if TYPE_CHECKING:
     from mirrorlib.delivery.sinks.jdbc.database import Session

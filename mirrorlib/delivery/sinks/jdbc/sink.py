@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from mirrorlib.delivery.sink import Delivery, begin_anew
+from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.jdbc import database
 from mirrorlib.delivery.sinks.jdbc.database import STAGE, create, quote, quoted
 from mirrorlib.delivery.sinks.jdbc.layout import TableLayout, read_columns, settle
 from mirrorlib.delivery.sinks.jdbc.stage import NEW, PASSED, StagedWindow, find_unfit, stage_lines
 from mirrorlib.errors import JournalError, LandingZoneError, SchemaError, TableBusyError
 from mirrorlib.feed.net import VERSION
-from mirrorlib.journal.streams import Stream
+from mirrorlib.journal.streams import Stream, begin_anew
 from mirrorlib.names import parse_name
 
 if TYPE_CHECKING:

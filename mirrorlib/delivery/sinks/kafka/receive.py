@@ -30,7 +30,7 @@ with needed("kafka", "confluent-kafka", LandingZoneError):
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
     from confluent_kafka import Message as Read
 
-from mirrorlib.delivery.sink import Delivery, begin_anew, check_successor
+from mirrorlib.delivery.sink import Delivery, check_successor
 from mirrorlib.delivery.sinks.kafka.address import Address, parse_address
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster, client_conf
 from mirrorlib.delivery.sinks.kafka.messages import Message, window_messages
@@ -38,7 +38,7 @@ from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_
 from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
 from mirrorlib.events import pick
 from mirrorlib.journal.plan_log import read_object
-from mirrorlib.journal.streams import Stream, WindowPlan
+from mirrorlib.journal.streams import Stream, WindowPlan, begin_anew
 from mirrorlib.names import parse_name
 
 _KEPT = 16  # connections between windows: a run has as many tables as it likes

@@ -11,11 +11,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from mirrorlib.delivery.sink import Delivery, begin_anew, check_continued, check_successor, tell_gap
+from mirrorlib.delivery.sink import Delivery, check_continued, check_successor, tell_gap
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.events import pick
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.plan_log import read_object
+from mirrorlib.journal.streams import begin_anew
 from mirrorlib.landing.publish.claims import Claim, FileSequence
 
 ANEW = (
