@@ -19,22 +19,14 @@ MAX_PRECISION = 38
 # (TypeWidening.isTypeChangeSupported).
 _INT_DIGITS = {pa.int8(): 10, pa.int16(): 10, pa.int32(): 10, pa.int64(): 20}
 INTEGERS = tuple(_INT_DIGITS)
+_FLOATS = (pa.float32(), pa.float64())
 _EXACT_IN_DOUBLE = (pa.int8(), pa.int16(), pa.int32(), pa.float32())
 # By their names: pyarrow 14 has no words for views.
 _TEXTS = {
     **dict.fromkeys(("large_string", "string_view"), pa.string()),
     **dict.fromkeys(("large_binary", "binary_view"), pa.binary()),
 }
-_SAME = (
-    pa.null(),
-    pa.bool_(),
-    *INTEGERS,
-    pa.float32(),
-    pa.float64(),
-    pa.date32(),
-    pa.string(),
-    pa.binary(),
-)
+_SAME = (pa.null(), pa.bool_(), *INTEGERS, *_FLOATS, pa.date32(), pa.string(), pa.binary())
 _MIRROR_TYPES = {
     **{kind: kind for kind in _SAME},
     pa.uint8(): pa.int16(),  # unsigned: the next wider signed type, as Spark reads them

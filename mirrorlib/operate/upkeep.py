@@ -172,9 +172,10 @@ def vacuum_tables(
     def vacuum(name: str, address: str) -> Vacuumed:
         table = find_feed_table(spark, address, shown=name)
         # By whatever folder they were exported from: one of another table tells by its id that it is none of these.
-        names = {fold(name), *(fold(below) for _, below in targets_above(table.location))}
+        above = dict(targets_above(table.location))
+        names = {fold(name), *map(fold, above.values())}
         streams = [each for each in own if fold(each.table) in names]
-        for root, below in targets_above(table.location):
+        for root, below in above.items():
             folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
             if folder != place.state:
                 streams += [each for each in elsewhere(folder) if each.table == below]

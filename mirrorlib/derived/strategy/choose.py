@@ -20,7 +20,7 @@ from mirrorlib.derived.strategy.determinism import moment_dependence, trouble_of
 from mirrorlib.derived.strategy.fingerprint import hash_plan
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.tracing.columns import Followed, declared_columns, find_marked, selected_numbers
-from mirrorlib.keys.tracing.outputs import TYPE, Column, closed, outputs_of, split
+from mirrorlib.keys.tracing.outputs import NUMBER, TYPE, Column, closed, outputs_of, split
 from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, is_mark, read_plan, walk
 from mirrorlib.keys.tracing.rules import judge
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 How = Literal["row-wise", "affected keys", "full", "nothing new"]
 _LIST = re.compile(r"\[([^\[\]]*)\]")
-_NUMBER = re.compile(r"#(\d+)")
 _ATTRIBUTE = re.compile(rf"(.+?)#(\d+){TYPE}", re.DOTALL)
 # Spark prints some operations without parentheses, `-x#1`, `NOT x#1`, `x#1 + y#2`: they look like odd names.
 _EQUAL = re.compile(rf"(\w+)#(\d+){TYPE} (?:=|<=>) (\w+)#(\d+){TYPE}")
@@ -219,7 +218,7 @@ def _join(node: Node, side: int, followed: dict[str, Followed], reach: Reach) ->
     if side in kept:
         return ""
     reach.own = False
-    mine = {number for one in walk(node.children[side]) for number in _NUMBER.findall(one.text)}
+    mine = {number for one in walk(node.children[side]) for number in NUMBER.findall(one.text)}
     for name, column in list(followed.items()):
         # One of its own side is NULL, too, where nothing matches.
         partners = sorted(one for one in _partners(column, equal) if one[1] not in mine)

@@ -6,13 +6,12 @@ for people and catalogs, nothing rests on it: what cannot be followed has no ori
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.tracing.columns import selected_numbers
-from mirrorlib.keys.tracing.outputs import outputs_of, selected, split
+from mirrorlib.keys.tracing.outputs import NUMBER, outputs_of, selected, split
 from mirrorlib.keys.tracing.plan import UnreadablePlanError, is_mark, read_plan, walk
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from mirrorlib.derived.frames import Framed
 
-_NUMBER = re.compile(r"#(\d+)")
 _MAKING, _RENUMBERING = frozenset({"Generate", "Window"}), frozenset({"CTERelationRef", "Union"})
 
 
@@ -45,7 +43,7 @@ def origins_of(result: DataFrame, framed: Sequence[Framed]) -> dict[str, list[tu
             for (_, new), (_, old) in zip(outputs_of(node), outputs_of(child), strict=False):
                 origins[new] = origins.get(new, set()) | origins.get(old, set())
         for part in [node.text] if node.operator in _MAKING else split(selected(node), ", "):
-            numbers = _NUMBER.findall(part)
+            numbers = NUMBER.findall(part)
             made_of = set[tuple[str, str]]().union(*(origins.get(one, ()) for one in numbers))
             for one in numbers:
                 origins.setdefault(one, made_of)

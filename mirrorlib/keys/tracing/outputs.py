@@ -12,6 +12,7 @@ from mirrorlib.keys.tracing.plan import Node
 
 Column = tuple[str, str]  # a name, and its number
 TYPE = r"L?(?:-T\d+ms)?"  # Spark marks long integers, and a watermark's delay
+NUMBER = re.compile(r"#(\d+)")  # of a column, in an operator's text
 _OUTPUT = re.compile(rf"(?:.* AS )?(.+?)#(\d+){TYPE}", re.DOTALL)
 _REFERENCE = re.compile(r"\s*\d+, \w+, (?=\[)")
 _SAME_COLUMNS = re.compile(
