@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.operate.trace.files import Step
+    from zones import TableWriter
 
 Facts = dict[str, Any]
 KINDS = {"insert", "update", "delete"}
@@ -213,17 +214,23 @@ def test_a_voided_batch_says_what_voided_it(
     ]
 
 
+def write_batch(
+    zone: ZoneWriter, target: str, table: TableWriter, **ended: Any
+) -> tuple[Journal, Done]:
+    """Write a journal of one life and one batch, of all files of a table, and how that ended."""
+    journal = Journal(LocalStore(Path(target) / "_mirrorlib"), parse_name("orders"))
+    life = journal.begin_life("first seen", str(zone), 1)
+    journal.write_plan(life, plan_of(life.uuid, str(zone), table))
+    done = Done(table_id="t", columns=(), finished_at=now(), **ended)
+    journal.write_done(life, 1, done)
+    return journal, done
+
+
 def test_a_file_whose_batch_was_voided_waits(zone: ZoneWriter, target: str) -> None:
     """Until another batch has it, the next apply is to take it."""
     table = zone.table("orders", keys=["id"])
     table.file([{"id": 1}])
-    journal = Journal(LocalStore(Path(target) / "_mirrorlib"), parse_name("orders"))
-    life = journal.begin_life("first seen", str(zone), 1)
-    journal.write_plan(life, plan_of(life.uuid, str(zone), table))
-    void = Done(
-        outcome="void", version=0, table_id="t", columns=(), table_bytes=0, kind="empty", finished_at=now()
-    )  # fmt: skip
-    journal.write_done(life, 1, void)
+    write_batch(zone, target, table, outcome="void", version=0, table_bytes=0, kind="empty")
 
     steps = mirrorlib.where_is(target, "orders", file=1).steps
 
@@ -236,13 +243,8 @@ def test_a_file_of_a_life_that_was_kept_is_not_passed_over(zone: ZoneWriter, tar
     table = zone.table("orders", keys=["id"])
     for number in (1, 2):
         table.file([{"id": number}])
-    journal = Journal(LocalStore(Path(target) / "_mirrorlib"), parse_name("orders"))
-    life = journal.begin_life("first seen", str(zone), 1)
-    journal.write_plan(life, plan_of(life.uuid, str(zone), table))
-    applied = Done(
-        outcome="applied", version=1, table_id="t", columns=(), table_bytes=1, kind="append", finished_at=now()
-    )  # fmt: skip
-    journal.write_done(life, 1, applied)
+    ended: dict[str, Any] = {"version": 1, "table_bytes": 1, "kind": "append"}
+    journal, applied = write_batch(zone, target, table, outcome="applied", **ended)
 
     table.file([{"id": 3}])
     for ordinal, keeps in ((2, True), (3, False)):
