@@ -10,8 +10,7 @@ value. Nothing here asks whether the file is still the one that was listed: that
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -19,7 +18,7 @@ from itertools import islice
 import pyarrow as pa
 from pyarrow import csv
 
-from mirrorlib.errors import ChangeFileError, FileChangedError, MirrorError, SchemaError
+from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
 from mirrorlib.landing.columns import FileSchema, split_marker, text_columns
 from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.rows import Opened, check_utf8, iter_pieces, open_rows
@@ -141,39 +140,14 @@ def iter_tables(text: TextFile, schema: FileSchema) -> Iterator[pa.Table]:
     """Give a file's rows as typed tables, by what `read_header` said; a file without rows gives one empty table."""
     reading = start_reading(text, schema)
     row = 0
-
-    def typed(piece: Piece) -> pa.Table:
-        nonlocal row
+    for piece in iter_pieces(reading.opened):
         rows = reading.typed(piece, reading.parse(piece, row), row)
         row += len(rows)
-        return rows
-
-    # A thread costs a quarter of what a file of ten rows does, which is one piece.
-    tables = map if text.file.size <= text.block_bytes else _one_ahead
-    for rows in tables(typed, iter_pieces(reading.opened)):
         for start in range(0, len(rows), ROWS_AT_A_TIME):
             yield rows.slice(start, ROWS_AT_A_TIME)
     if not row:
-        yield typed(Piece(b"", reading.opened.rest.line))
-
-
-def _one_ahead(typed: Callable[[Piece], pa.Table], pieces: Iterator[Piece]) -> Iterator[pa.Table]:
-    """Type pieces in order, each while Python looks for the end of the next one: Arrow lets it."""
-    with ThreadPoolExecutor(1) as pool:
-        under_way: Future[pa.Table] | None = None
-        while True:
-            try:
-                piece = next(pieces, None)
-            except MirrorError:  # what is wrong with rows before comes first
-                if under_way is not None:
-                    yield under_way.result()
-                raise
-            coming = None if piece is None else pool.submit(typed, piece)
-            if under_way is not None:
-                yield under_way.result()
-            if coming is None:
-                return
-            under_way = coming
+        empty = Piece(b"", reading.opened.rest.line)
+        yield reading.typed(empty, reading.parse(empty, 0), 0)
 
 
 def start_reading(text: TextFile, schema: FileSchema) -> Reading:
