@@ -54,7 +54,7 @@ class TableRef:
 class Found(Described):
     """What a Delta table is at this moment.
 
-    `features` are the names that its protocol lists.
+    `features` are the names that its protocol lists, `partitions` the columns that its folders are of.
     """
 
     id: str
@@ -63,6 +63,7 @@ class Found(Described):
     properties: Mapping[str, str]
     location: str
     features: frozenset[str]
+    partitions: tuple[str, ...]
 
     @property
     def columns(self) -> Columns:
@@ -115,6 +116,7 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
         properties=dict(detail["properties"]),
         location=detail["location"],
         features=frozenset(detail["tableFeatures"] or ()),
+        partitions=tuple(detail["partitionColumns"] or ()),
     )
 
 
@@ -134,6 +136,7 @@ def _find_by_log(spark: SparkSession, ref: TableRef, commits: Commits) -> Found:
             for kind in ("readerFeatures", "writerFeatures")
             for name in protocol.get(kind) or ()
         ),
+        partitions=tuple(metadata.partitions),
     )
 
 

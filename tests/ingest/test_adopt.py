@@ -272,6 +272,21 @@ def test_a_name_that_needs_column_mapping_is_read(fresh: Mirror) -> None:
 
 
 @pytest.mark.thorough
+def test_a_table_with_partitions_is_written_by_spark(mirror: Mirror) -> None:
+    """The log tells the values of such columns: those in a file that is only copied would be NULL."""
+    rows = mirror.spark.sql(f"SELECT * FROM {mirror.sql}").localCheckpoint()
+    anew = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    anew.partitionBy("v").save(str(mirror.path))
+    mirrorlib.reset(mirror.spark, mirror.target, mirror.name)
+    mirror.publish(MORE)
+    assert "adopt" not in kinds(mirror.assert_current())
+    mirror.publish([{"id": 5000, "v": "5000"}])
+
+    assert ["append"] == kinds(mirror.assert_current())
+    mirror.assert_holds()
+
+
+@pytest.mark.thorough
 def test_a_table_on_a_mount_without_hard_links_is_written_by_spark(
     fresh: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:

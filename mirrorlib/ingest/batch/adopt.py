@@ -46,8 +46,8 @@ from mirrorlib.version import VERSION
 
 # Features that ask nothing of a commit which only adds files.
 _ASKS_NOTHING = frozenset({
-    "appendOnly", "changeDataFeed", "clustering", "deletionVectors", "domainMetadata", "invariants",
-    "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck",
+    "appendOnly", "changeDataFeed", "deletionVectors", "domainMetadata", "invariants", "timestampNtz",
+    "v2Checkpoint", "vacuumProtocolCheck",
 })  # fmt: skip
 # Of what a checksum tells, what only has to be right, or is added up. Source: "Version Checksum File".
 _CHECKSUM = {"tableSizeBytes", "numFiles", "numMetadata", "numProtocol", "metadata", "protocol"}
@@ -167,7 +167,7 @@ def _fits(landed: Landed, columns: Columns) -> bool:
 
 def _takes_files(found: Found) -> bool:
     """Say whether a table takes files as they are: nothing in it asks more of a commit than to add them."""
-    if not found.features or not found.features <= _ASKS_NOTHING:
+    if found.partitions or not found.features or not found.features <= _ASKS_NOTHING:
         return False
     if any(name.startswith("delta.constraints.") for name in found.properties):
         return False
