@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.metadata.declared import TEXT_ENDINGS
-from mirrorlib.landing.parquet import read_schema, row_bytes
+from mirrorlib.landing.parquet import TOO_LONG, read_schema, row_bytes
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, has_no_zone, mirror_type
 from mirrorlib.store import LentFile, StoredFile
 
@@ -88,6 +88,11 @@ def _read_schema(
         if file.name.lower().endswith(TEXT_ENDINGS):
             msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
             step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
+        elif found.endswith(TOO_LONG):
+            msg, step = (
+                "a row of the change file is larger than a row may be",
+                "Publish less in one.",
+            )
         elif _UNKNOWN.search(found):
             msg = "the change file has a type that this version of pyarrow does not know"
             step = "Install a newer one, or publish without Arrow's own copy of the schema."

@@ -16,6 +16,7 @@ from mirrorlib.landing.types import has_no_zone, plain_type
 from mirrorlib.landing.values import plain_values
 
 ROWS_AT_A_TIME = 1 << 17
+TOO_LONG = f"and {LONGEST_ROW >> 20} at most are read"
 _ROWS_OF_TEXT = 1 << 13  # where a value may be of any length
 _BYTES_AT_A_TIME = 64 << 20
 _SMALL_DICTIONARY = 512 << 10  # bytes
@@ -75,7 +76,7 @@ def read_schema(source: BinaryIO) -> tuple[pa.Schema, pq.FileMetaData]:
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     largest = max((one.total_byte_size // max(one.num_rows, 1) for one in groups), default=0)
     if largest > LONGEST_ROW:
-        msg = f"a row has {largest >> 20:,} MiB, and {LONGEST_ROW >> 20} at most are read"
+        msg = f"a row has {largest >> 20:,} MiB, {TOO_LONG}"
         raise pa.ArrowInvalid(msg)
     with _named():  # which Arrow's own copy of the schema may hide
         said = {leaf.path: leaf.logical_type for leaf in metadata.schema}

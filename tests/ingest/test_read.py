@@ -27,7 +27,7 @@ from mirrorlib.journal.entries import Policies
 from mirrorlib.landing import parquet
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.store import LocalStore, StoredFile, open_store
-from tests.zones import marker_array
+from tests.zones import damage_pages, marker_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -326,6 +326,20 @@ def test_decoding_ends_as_soon_as_a_file_takes_more_memory_than_there_is_room_fo
     assert (None, 500) == (found.rows, found.counts[0])
     assert 30 == sum(decoded)
     assert 25_000 > path.stat().st_size
+
+
+def test_a_file_that_has_damaged_a_plan_is_decoded_whole_though_there_is_no_room_to_keep_it(
+    orders: TableWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each run would plan it again, and void it."""
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_DECODED", 0)
+    path = orders.file([{"id": number, "v": "x" * 40} for number in range(100)])
+    damage_pages(path)
+    file = listed(orders, path)
+
+    assert prepare_files(source(orders), [file], ()).fault is None
+    fault = prepare_files(source(orders), [file], (), suspects={file.name}).fault
+    assert "a page of the change file is damaged" in str(fault)
 
 
 @pytest.mark.parametrize("kind", ["string", "string_view", "categories"])

@@ -137,6 +137,14 @@ def test_a_short_decimal_in_bytes_of_any_length_is_not_read_by_spark() -> None:
     assert ["1.25", "-0.07", None, "999.99"] == piece["v"].cast(pa.string()).to_pylist()
 
 
+def test_a_row_that_no_process_is_meant_to_hold_is_told_as_such() -> None:
+    """Not as damage: the same file would be refused whenever it is uploaded again."""
+    with pytest.raises(
+        ChangeFileError, match=r"larger than a row may be \(found a row has 129 MiB"
+    ):
+        footer(pa.table({"v": [bytes(129 << 20)]}), compression="zstd", use_dictionary=False)
+
+
 def test_the_footer_tells_columns_marker_and_rows() -> None:
     """The marker is none of the columns, whatever its case and place."""
     found = footer(pa.table({"id": [1], "__ROWMARKER__": ["1"], "v": ["x"]}))

@@ -155,7 +155,7 @@ class Newcomer:
                 if self.divisible:
                     raise BatchEndsError
                 msg = f"a value of {one.file.name} does not fit the type that would hold both"
-                raise self._error(column, msg, types, "Publish a corrected file.")
+                raise self._error(column, msg, types, _way_out(source))
         return wide, unheld is not None
 
     def _error(

@@ -113,9 +113,10 @@ def prepare_files(
     columns, room, fault = before, Room(SMALL_DECODED), None
 
     def open_one(file: StoredFile) -> Landed:
-        if not small and file.name in suspects:
+        opened = read_landed(source, file, decode=small, room=room)
+        if opened.rows is None and file.name in suspects:
             decode_all(source, file)
-        return read_landed(source, file, decode=small, room=room)
+        return opened
 
     for file, opened_one in _open_ahead(open_one, files, source.zone.at_once):
         try:

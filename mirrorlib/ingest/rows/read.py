@@ -217,7 +217,8 @@ def can_spark_read(opened: OpenedFile) -> bool:
     if not typed or not all(column.native for column in typed):
         return False
     marker = opened.schema.marker_type
-    if marker is not None and not pa.types.is_null(marker) and not is_native(marker):
+    # A decimal among them is stored in whatever way Spark reads worst.
+    if not (marker is None or pa.types.is_null(marker) or is_native(marker, "BYTE_ARRAY")):
         return False
     with opened.source.zone.open_file(opened.file.path) as handle:
         return spark_decodes(handle)
@@ -231,7 +232,7 @@ def _canonical(
 
     facts = {"column": column.name, "found": str(column.stored)}
     if column.moved and (place := first_moved(values)) is not None:
-        msg = "only Spark's own reader can tell a value of its old calendar, and the table's columns need another"
+        msg = "only Spark's own reader can tell a value of its old calendar"
         raise opened.fault(SchemaError, msg, row=start + place, next_step=_WRITE_CORRECTED, **facts)
     try:
         return cast(values)
