@@ -136,7 +136,10 @@ def _deliver_again(job: StreamJob, plan: WindowPlan, given: int | None) -> int |
         again = job.refresh()
         if again is job:
             raise
-        return _deliver_or_explain(again, plan, given)
+        # What failed may be the answer of a receiver that has taken it.
+        return (
+            None if _is_delivered(again, plan, given) else _deliver_or_explain(again, plan, given)
+        )
 
 
 def _deliver_or_explain(job: StreamJob, plan: WindowPlan, given: int | None) -> int | None:

@@ -197,7 +197,7 @@ def _open_stream(run: Run, name: str, address: str) -> StreamJob:
     if not address:
         msg, step = "there is no such Delta table in the target", "Check its name."
         if _is_own(run, stream):
-            which = f"--drop {run.consumer} --table {quote(name)}"
+            which = f"--drop {quote(run.consumer)} --table {quote(name)}"
             step = f"Bring it back, or forget it: mirrorlib consumers TARGET {which}"
         raise LandingZoneError(msg, table=name, next_step=step)
     source = find_feed_table(run.spark, address, shown=name)

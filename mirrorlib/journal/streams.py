@@ -131,9 +131,8 @@ def last_seen(stream: Stream, entry: WindowEntry | None) -> tuple[str, int, str]
 
 def snapshot_command(consumer: str, table: str) -> str:
     """Return the command by which a consumer is given a snapshot of one table: of the others it has no need."""
-    return (
-        f"mirrorlib consumers TARGET --rewind {consumer} --to snapshot --table {shlex.quote(table)}"
-    )
+    which = f"--rewind {shlex.quote(consumer)} --to snapshot --table {shlex.quote(table)}"
+    return f"mirrorlib consumers TARGET {which}"
 
 
 def begin_anew(stream: Stream) -> str:
@@ -145,5 +144,5 @@ def advise_snapshot(exc: FeedExpiredError, stream: Stream) -> FeedExpiredError:
     """Add to what is told of lost history how a consumer goes on that is not given a snapshot by itself."""
     command, step = snapshot_command(stream.consumer, stream.table), exc.next_step or ""
     if stream.on_expired != "fail" or command in step:
-        return exc
+        return exc.but()
     return exc.but(next_step=f"{step.rstrip('.')}; a consumer begins anew with: {command}")

@@ -118,6 +118,22 @@ def test_a_type_that_is_widened_in_the_middle_of_a_run_loses_nothing(
     assert (4, 0) == (source.export(**options).position, source.status().versions)
 
 
+def test_a_receiver_is_asked_before_it_is_given_a_window_again(source: Source) -> None:
+    """What has failed may be the answer of one that has it, while the table has moved on."""
+
+    class Lost(Kept):
+        def deliver(self, delivery: Delivery) -> int:
+            super().deliver(delivery)
+            source.run("INSERT INTO {t} VALUES (9, 'z')")
+            msg = "the connection was lost"
+            raise ConnectionError(msg)
+
+    source.sink = Lost(source.sink.folder)
+
+    assert ("current", 3) == (source.export().state, source.status().position)
+    assert 1 == source.sink.calls
+
+
 @pytest.mark.thorough("snapshot")
 @pytest.mark.parametrize("on_expired", ["fail", "snapshot"])
 def test_a_version_that_goes_while_it_is_delivered_is_no_silent_gap(

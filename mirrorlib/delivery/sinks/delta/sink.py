@@ -214,7 +214,7 @@ def _check_untouched(work: WindowWork) -> None:
         reason = "somebody else has written to the table that the consumer keeps"
     elif work.fresh and plan.number > 1 and work.continues:
         reason = "the table that the consumer keeps was removed and is empty now"
-    elif not facts and not last.complete and plan.number == 1 and not is_log:
+    elif not facts and not last.complete and work.given == 0 and not is_log:
         reason = "nobody can tell any more how far the table that the consumer keeps goes"
     elif not facts or is_log:
         return
