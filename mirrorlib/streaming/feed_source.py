@@ -117,7 +117,7 @@ class _FeedReader(ds.DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
         table = self.look()
         now = self._offset("until", None)
-        is_back = start["version"] > end["version"]
+        is_back = start["version"] > table.commits.newest
         if is_back or {start["table"], end["table"]} != {now["table"]}:
             msg = "the query has read another table, or one that was made anew or put back from a backup since"
             raise FeedExpiredError(msg, table=table.shown, next_step=ANEW)

@@ -208,6 +208,8 @@ def test_a_feed_is_streamed_each_change_once(spark: SparkSession, tmp_path: Path
     ):
         with pytest.raises(Exception, match=f"FeedError.*`{option}` {wrong}"):
             feed(spark, table.path, **{option: bound}).collect()
+    with pytest.raises(Exception, match=r"FeedError.*ends before it starts"):
+        feed(spark, table.path, after=2, until=1).collect()
     table.run("INSERT INTO {t} VALUES (3, 'c')")
     assert [1, 2, 3] == every.run()
 
