@@ -134,7 +134,7 @@ class Commits:
         """Return when a version's file was written."""
         return self._files.versions[version].modified
 
-    @cached_property
+    @property
     def made_at(self) -> int:
         """Return the first version that belongs to the table as it is now: making it anew gives it another id."""
         wanted, version = self.metadata.id, self.newest
@@ -209,7 +209,7 @@ class Commits:
     def metadata_at(self, version: int) -> Metadata:
         """Find the metadata in force once a version is committed, going back to the checkpoint before it.
 
-        Where the log begins behind that one, they are what the next one has, unless a version up to it changes them.
+        Raises `FeedExpiredError` where the log begins behind that one, as Delta 3 lets it: nor does Delta read there.
         """
         passed = []
         for number in range(version, -1, -1):
@@ -218,15 +218,8 @@ class Commits:
             if found is not None:
                 self._metadata.update(dict.fromkeys(passed, found))
                 return found
-        same, first = True, self.newest + 1
-        for number in range(version + 1, first):
-            same = same and self.has(number) and self.glance(number).metadata is None
-            found = self._stated_metadata(number)
-            if found is not None and same:
-                return found
-            if found is not None:
-                first = number
-                break
+        later = (number for number in self._files.checkpoints if number > version)
+        first = next(later, self.newest + 1)
         msg = f"the log no longer tells the table's metadata as of version {version}"
         step = f"Copy the table's rows as they are now, and read on; the log is whole from version {first} on."
         raise FeedExpiredError(msg, table=self.shown, first_readable=first, next_step=step)
@@ -239,7 +232,7 @@ class Commits:
             return read_metadata(action) if action else None
         return found
 
-    @cached_property
+    @property
     def checksum(self) -> Mapping[str, Any]:
         """Return what the writer of the newest version has noted of the table as a whole; nothing where it has not.
 
@@ -248,7 +241,7 @@ class Commits:
         said = read_checksum(self.store, self.newest)
         return said if said.get("txnId") == self.glance(self.newest).transaction else {}
 
-    @cached_property
+    @property
     def protocol(self) -> Mapping[str, Any]:
         """Return what the newest version demands of readers and writers; nothing where the log does not tell."""
         for version in range(self.newest, -1, -1):
