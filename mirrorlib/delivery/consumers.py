@@ -133,12 +133,14 @@ def rewind_consumer(
 
 def _begin(registry: Registry, commits: Commits, to: Start) -> dict[str, int | str | None]:
     """Settle where a stream begins again; from what a backup has taken out of its table, no changes lead there."""
-    stream = registry.newest_stream()
-    if stream is not None and to != "snapshot":
-        seen = last_seen(stream, registry.newest(stream))
+    for stream in reversed(registry.all_streams() if to != "snapshot" else []):
+        entry = registry.newest(stream)
+        seen = last_seen(stream, entry)
         # Whoever keeps changes alone may have those of a table that was made anew behind the others.
         if seen[0] == commits.metadata.id:
             check_table(stream, commits, *seen)
+        if stream.start_at is None and version_given(stream, entry) is not None:
+            break  # a snapshot took the place of what was given before
     return begin_stream(commits, to, "to")
 
 
