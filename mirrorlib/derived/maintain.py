@@ -271,8 +271,11 @@ def _merge(session: SparkSession, rows: DataFrame, view: View, said: str) -> Non
     ours, theirs = (
         f"struct({', '.join(f'{side}.{quote(name)}' for name in view.order)})" for side in "st"
     )
-    told = {name: read_conf(rows.sparkSession, name, meant=True) for name in _LATE}
-    meant = {name: value for name, value in told.items() if value is not None}
+    meant = {}
+    for name in _LATE:
+        told, here = (read_conf(one, name, meant=True) for one in (rows.sparkSession, session))
+        if told not in {None, here}:  # some compute tells what it lets nobody set
+            meant[name] = told
     try:
         with configured(session, meant), named_rows(newest, session) as source:
             session.sql(
