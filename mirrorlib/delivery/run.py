@@ -24,14 +24,14 @@ from mirrorlib.delivery.sinks.open import absolute, check_disjoint, open_sink, s
 from mirrorlib.delivery.stream_job import OtherWishesError, Run, StreamJob
 from mirrorlib.delta.address import EVENTS, LEDGER, find_feed_table, find_tables, parse_found
 from mirrorlib.delta.sessions import side_by_side
-from mirrorlib.delta.trouble import as_mirror_error
+from mirrorlib.delta.trouble import as_mirror_error, is_sparks
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError, TableBusyError, printable
 from mirrorlib.events import Observer, emit_state, pick, unobserved
 from mirrorlib.feed.window import begin_stream
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.registry import Registry, check_name, registries
-from mirrorlib.journal.streams import OnExpired, Start, Stream, check_start
+from mirrorlib.journal.streams import OnExpired, Start, Stream, check_start, snapshot_command
 from mirrorlib.names import as_names, matches, parse_name, refuse_unmatched
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
@@ -181,6 +181,9 @@ def _export_one(run: Run, name: str, address: str) -> StreamReport:
         report = replace(report, state="busy", reason=str(exc))
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         error = as_mirror_error(exc, printable(name))
+        if is_sparks(exc) and run.to.startswith("delta:") and "reset" in (error.next_step or ""):
+            anew = f"where it is the receiver's table, {snapshot_command(run.consumer, name)}"
+            error = error.but(next_step=f"{str(error.next_step).rstrip('.')}; {anew}")
         report = replace(report, state="failed", reason=str(error))
     report = replace(report, seconds=round(time.perf_counter() - began, 3))
     before = report.state if isinstance(error, OtherWishesError) else _record(run, report)

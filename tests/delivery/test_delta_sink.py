@@ -420,6 +420,24 @@ def test_a_snapshot_takes_the_place_of_lost_changes(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.thorough
+def test_a_copy_that_has_lost_a_file_is_no_reason_to_load_its_source_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The next step is that of the consumer, and works."""
+    source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
+    copy = Receiver(source, "current")
+    copy.take()
+    for file in copy.path.glob("*.parquet"):
+        file.unlink()
+    source.run("UPDATE {t} SET v = 'b'")
+
+    assert "consumers TARGET --rewind current --to snapshot --table dbo/t" in copy.fail()
+    copy.rewind(None)
+    copy.take()
+    assert source.rows() == copy.rows()
+
+
+@pytest.mark.thorough
 def test_a_snapshot_is_told_at_its_own_time_by_a_history_without_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
