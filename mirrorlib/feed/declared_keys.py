@@ -18,7 +18,7 @@ from mirrorlib.errors import FeedError
 from mirrorlib.feed.owners import is_owners, keeps_columns
 from mirrorlib.feed.window import NOTHING, settle_bound
 from mirrorlib.identifiers import fold_name, quote, sql_text
-from mirrorlib.journal.disk import Journal, find_journals
+from mirrorlib.journal.disk import Journal, check_owner, find_journals
 from mirrorlib.keys.tags import STALE, tag_columns
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import find_key, parse_name
@@ -121,7 +121,8 @@ def find_mirror(
     if catalog is not None:
         # Its name in the zone a catalog does not tell: it has the table part alone, without regard to case. A zone's
         # `dbo/orders` and `sales/orders` are not applied to one schema together, but may be one after the other.
-        all_of_it = find_journals(store)
+        owner = (check_owner(store, None) or {}).get("target")
+        all_of_it = find_journals(store) if owner in {None, target.owner} else {}
         names = [each for each in all_of_it if fold_name(each.table) == fold_name(name.table)]
     journals = [Journal(store, each) for each in names]
     # Of a life that has planned nothing yet, as after a reset, those of the one before hold.
