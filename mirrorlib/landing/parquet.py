@@ -79,10 +79,12 @@ def read_schema(source: BinaryIO) -> tuple[pa.Schema, pq.FileMetaData]:
         msg = f"a row has {largest >> 20:,} MiB, {TOO_LONG}"
         raise pa.ArrowInvalid(msg)
     with _named():  # which Arrow's own copy of the schema may hide
-        said = {leaf.path: leaf.logical_type for leaf in metadata.schema}
-    texts = {name for name, logical in said.items() if logical.type in _TEXT_KINDS}
-    # Parquet's older word for them, alone, means instants, too, which pyarrow 14 takes for wall clocks.
-    instants = {name for name, logical in said.items() if _INSTANT in str(logical)}
+        said = {leaf.path: (leaf.logical_type, leaf.physical_type) for leaf in metadata.schema}
+    texts = {name for name, (logical, _) in said.items() if logical.type in _TEXT_KINDS}
+    # INT96 means instants, by its history, and Parquet's older word, which pyarrow 14 takes for wall clocks.
+    instants = {
+        n for n, (logical, stored) in said.items() if _INSTANT in str(logical) or stored == "INT96"
+    }
     fields = []
     for column in columns:
         kind = plain_type(column.type)

@@ -80,8 +80,9 @@ def optimize_tables(
     """Put the rows of small files, and of files with many deleted rows, into few; a table that has none stays as it is.
 
     Runners may be at work: one of a table on a local disk is waited for; elsewhere, where both meet, the table fails,
-    or the runner tries again. What was replaced is there until it is vacuumed. *tables* are names or globs, and
-    empty is all of them; *target*, *catalog* and *state* mean the same as for `export`.
+    or the runner tries again, which on S3 takes a multi-writer log store. What was replaced is there until it is
+    vacuumed. *tables* are names or globs, and empty is all of them; *target*, *catalog* and *state* mean the same as
+    for `export`.
 
     Raises:
         StoreError: the target cannot be listed.

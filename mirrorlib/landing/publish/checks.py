@@ -100,6 +100,7 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
         after = replace(after, version=given.known.version + 1)
     # Whoever died behind the schema has declared none of its columns.
     words = {name: published_type(field.type, text=True)[1] for name, field in known.items()}
+    words |= {fold_name(one.name): one.data_type for one in given.metadata.schema_definition}
     words |= {name: word for name, (_, _, word) in mine.items()}
     definition = tuple(
         DefinedColumn(name=field.name, data_type=words[name], nullable=field.nullable)

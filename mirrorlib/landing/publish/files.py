@@ -20,7 +20,7 @@ from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.delimited.tables import iter_tables, read_header
 from mirrorlib.landing.delimited.text import TextFile
-from mirrorlib.landing.parquet import open_parquet
+from mirrorlib.landing.parquet import open_parquet, read_schema
 from mirrorlib.landing.plain import PLAIN_DIALECT
 from mirrorlib.landing.types import INSTANT, MAX_PRECISION, is_number
 from mirrorlib.landing.values import fit_values
@@ -58,7 +58,10 @@ def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa
             return _read_parts(path, table)
         if path.suffix.lower() in _PARQUET:
             with path.open("rb") as file:
-                return open_parquet(file).read()
+                schema, _ = read_schema(
+                    file
+                )  # which moments are instants, their types alone do not say
+                return open_parquet(file).read().cast(schema)
         suffixes = {suffix.lower() for suffix in path.suffixes}
         if ".csv" in suffixes and not suffixes & _PACKED_OTHERWISE:
             return _read_csv(path, table, types)

@@ -39,7 +39,8 @@ class LandingZoneWriter:
             source_version: Its version.
             source_information: What else is to be known of it, by name: `additionalInformation`.
             partner: Who publishes, the same in every zone.
-            storage_options: Credentials and the like, as obstore, or databricks-sdk, names them.
+            storage_options: Credentials and the like, as obstore, or databricks-sdk, names them. In OneLake, files are
+                deleted by a `bearer_token` among them, else by whom AZURE_… variables name.
 
         Raises:
             LandingZoneError: this is no place.
