@@ -22,7 +22,7 @@ from mirrorlib.delta.sessions import read_conf, side_by_side
 from mirrorlib.errors import FeedError, ForeignWriteError, LandingZoneError, StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName
-from mirrorlib.store import contents, open_store
+from mirrorlib.store import ObjectStore, contents, open_store
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
@@ -228,4 +228,7 @@ def drop_table(spark: SparkSession, ref: TableRef) -> None:
             store.delete_folder(folder)
     side_by_side(store.delete, [file.path for file in there.files], store.at_once)
     store.delete_folder(LOG)
+    if isinstance(store, ObjectStore):
+        # Objects that stand for its folders, which Hadoop alone sees, would be in the way of another table.
+        spark.range(0).write.mode("overwrite").parquet(ref.path)
     store.delete_folder("")

@@ -14,7 +14,7 @@ from typing import BinaryIO, TypeVar, cast
 
 import obstore
 import obstore.store
-from obstore.exceptions import AlreadyExistsError, GenericError
+from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
 from mirrorlib.store.protocol import (
     Folder,
@@ -184,13 +184,30 @@ class ObjectStore(Store):
             _repeated(lambda: self._delete([path]))
 
     def delete_folder(self, folder: str) -> None:
-        """Remove every object below the prefix, a page at a time."""
+        """Remove every object below the prefix, a page at a time; and directories, which some Azure accounts have."""
         with translated("delete", f"{self.url}/{folder}"):
             _repeated(lambda: self._delete_below(folder))
+        if folder and isinstance(self._store, obstore.store.AzureStore):
+            self._delete_directories(folder)
 
     def _delete_below(self, folder: str) -> None:
         for page in obstore.list(self._store, prefix=folder, chunk_size=_PAGE):
-            self._delete([meta["path"] for meta in page])
+            paths = [meta["path"] for meta in page]
+            try:
+                self._delete(paths)
+            except (
+                FileNotFoundError
+            ):  # another was first; or Hadoop's stand-in for a folder, which has a slash behind
+                for path in paths:
+                    self.delete(path)
+
+    def _delete_directories(self, folder: str) -> None:
+        """Remove directories, innermost first: they would be listed for ever, each as one that is to be removed."""
+        with contextlib.suppress(BaseError, OSError):  # one that is filled meanwhile stays
+            found = obstore.list_with_delimiter(self._store, prefix=folder)
+            for inner in found["common_prefixes"]:
+                self._delete_directories(inner)
+            self._delete([folder])
 
     def uri(self, path: str) -> str:
         """Return the URL that Spark's own connectors know; S3's is `s3a`."""

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -32,7 +33,8 @@ RETRIES: RetryConfig = {"retry_timeout": timedelta(minutes=2)}
 # Whose buckets a URL names, by its scheme: two clouds may have one of the same name.
 _BUCKETS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
 _LARGEST_COPY = 5 << 30  # bytes: S3 copies no larger object by one request
-_LENT_FOR = timedelta(minutes=1)  # until a lent token is asked for again; who lends it keeps it
+# Until a lent token is asked for again, which obstore does five minutes earlier; who lends it keeps it.
+_LENT_FOR = timedelta(minutes=6)
 _STEP = "Use a local path or a URL of s3, abfss, gs or file."
 _lenders: list[Callable[[], str]] = []
 
@@ -69,6 +71,10 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
         msg = "the URL of a place has a password, a query or a # in it, as credentials are written"
         step = "Give credentials by the store's own variables, such as AWS_SECRET_ACCESS_KEY, and folders other names."
         raise LandingZoneError(msg, found=f"{parts.scheme}://…", next_step=step)
+    if not re.fullmatch(r"[\w.$-]*", parts.username or "", re.ASCII):
+        msg = "a workspace cannot be named so: neither its store nor Spark would find it"
+        step = "Name workspace and lakehouse by their ids."
+        raise LandingZoneError(msg, found=url, next_step=step)
     if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
         return LocalStore(Path(unquote(parts.path)))
     more: dict[str, Any] = {"retry_config": RETRIES, **(options or {})}
@@ -79,7 +85,9 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
         lent = _lenders and not options and isinstance(store, obstore.store.AzureStore)
         if lent:
             store = obstore.store.from_url(literal, credential_provider=_lent, **more)
-        return ObjectStore(url, store, deletes_in_onelake(url, _lenders[0] if lent else None))
+        given = [str(more[name]) for name in ("bearer_token", "token") if name in more]
+        lend = _lenders[0] if lent else partial(str, given[0]) if given else None
+        return ObjectStore(url, store, deletes_in_onelake(url, lend))
     except Exception as exc:  # obstore raises ValueError, its own errors and, for odd URLs, pyo3's
         msg = f"cannot open {url}"
         raise LandingZoneError(msg, found=first_line(exc), next_step=_STEP) from exc

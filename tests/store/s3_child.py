@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 import mirrorlib
 from mirrorlib.ingest.batch import open_batch as prepare
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def main(task: dict[str, Any]) -> None:
@@ -33,8 +37,23 @@ def main(task: dict[str, Any]) -> None:
     held = [row.asDict() for row in reader.load(path).collect()]
     feed = reader.option("readChangeFeed", "true").option("startingVersion", 0).load(path)
     changes = [row.asDict() for row in feed.drop("_commit_timestamp").collect()]
+    begin_anew(spark, task)
     sys.stdout.write(json.dumps({"rows": held, "feed": changes}) + "\n")
     spark.stop()
+
+
+def begin_anew(spark: SparkSession, task: dict[str, Any]) -> None:
+    """Remove the table from the zone, so that it is dropped, and publish it again: nothing of it is in the way."""
+    writer, rows = mirrorlib.LandingZoneWriter(task["zone"]), pa.table({"id": [1]})
+    writer.table("items").write(rows)
+    open_store(task["zone"]).delete_folder("dbo.schema/orders")
+    for makes in (True, False):
+        report = mirrorlib.apply(spark, task["zone"], task["target"], on_gone="drop")
+        left = open_store(task["target"]).list_folder("dbo/orders/_delta_log")
+        if not report.ok or (left is None) != makes:
+            raise SystemExit(str(report))
+        if makes:
+            writer.table("dbo/orders", keys="id").write(rows)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import obstore.store
 import pytest
@@ -20,6 +20,12 @@ CONTENT = bytes(range(256)) * 8
 BATCH = b"--b\r\nContent-Type: application/http\r\nContent-ID: 0\r\n\r\nHTTP/1.1 202 Accepted\r\n\r\n\r\n--b--\r\n"
 
 
+DIRECTORY = (
+    "<Blob><Name>{}</Name><Properties><Last-Modified>Thu, 27 Nov 2025 10:00:00 GMT</Last-Modified><Etag>0x1</Etag>"
+    "<ResourceType>directory</ResourceType><Content-Length>0</Content-Length><Content-Type>x</Content-Type></Properties></Blob>"
+)
+
+
 @dataclass
 class Account:
     """What the server holds, what it was asked, and how often it has to be asked for a copy until that is done."""
@@ -30,6 +36,7 @@ class Account:
     ends_well: bool = True
     copied: bytes = b""
     conflicts: float = 0  # how many writes are refused before one is taken
+    folders: set[str] = field(default_factory=set)  # of a hierarchical account
 
     def copy(self, old: str) -> None:
         """Begin a copy: until it is done, there is a file of no bytes."""
@@ -45,8 +52,25 @@ class Account:
 
     def remove(self, path: str) -> None:
         """Remove a file, which has to wait for a copy of it."""
+        if path in self.folders:
+            self.asked.append(f"remove {path}")
+            self.folders.remove(path)
+            return
         self.asked.append(f"remove {path} while the copy is {len(self.files[NEW])} bytes")
         self.files.pop(path)
+
+    def list(self, prefix: str, *, whole: bool) -> bytes:
+        """List the folders below a prefix, or those right below it."""
+        names = (path.removeprefix("/c/") for path in sorted(self.folders))
+        below = [name for name in names if name.startswith(prefix)]
+        if whole:
+            found = "".join(DIRECTORY.format(name) for name in below)
+        else:
+            right = [name for name in below if "/" not in name.removeprefix(prefix)]
+            found = "".join(f"<BlobPrefix><Name>{name}/</Name></BlobPrefix>" for name in right)
+        return (
+            f"<EnumerationResults><Blobs>{found}</Blobs><NextMarker/></EnumerationResults>".encode()
+        )
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -78,6 +102,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Give a file, or a range of it."""
+        asked = parse_qs(urlsplit(self.path).query)
+        if "comp" in asked:
+            listed = self.account.list(asked["prefix"][0], whole="delimiter" not in asked)
+            return self._answer(200, data=listed)
         data = self.account.see(urlsplit(self.path).path)
         if data is None:
             return self._answer(404)
@@ -202,3 +230,16 @@ def test_a_file_that_is_never_there_and_never_taken_is_an_error(
 
     with pytest.raises(StoreError, match=r"cannot write abfss://.*/final/x"):
         store.put_new("final/x", b"1")
+
+
+def test_directories_of_a_hierarchical_account_go_with_what_was_in_them(
+    store: Store, account: Account
+) -> None:
+    """Innermost first: they would be listed for ever, and obstore neither lists nor removes any."""
+    inner = ["/c/staged/day/x/y", "/c/staged/day/x", "/c/staged/day/z"]
+    account.folders = {*inner, "/c/staged/day", "/c/staged/day 2"}
+
+    store.delete_folder("staged/day")
+
+    assert {"/c/staged/day 2"} == account.folders
+    assert [f"remove {path}" for path in [*inner, "/c/staged/day"]] == account.asked

@@ -25,6 +25,7 @@ from mirrorlib.store import Store, StoredFile, contents
 
 FileFormat: TypeAlias = Literal["parquet", "jsonl", "csv"]
 
+_SPARKS = "org.apache.spark.sql.execution.datasources"
 _ROWS_PER_FILE = 5_000_000  # at most, where Spark has fewer partitions than the window needs
 _FASTER = {
     # Small partitions are joined until they are worth a file, and not kept apart for the sake of more cores.
@@ -32,6 +33,8 @@ _FASTER = {
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "128m",
+    # Spark's default; by Databricks' own, files of lost tasks stay beside the others, which its readers pass over.
+    "spark.sql.sources.commitProtocolClass": f"{_SPARKS}.SQLHadoopMapReduceCommitProtocol",
 }
 _CONF = {
     # Spark's default, INT96, is read as nanoseconds by others: years after 2262 would be lost.

@@ -27,8 +27,6 @@ from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.journal.streams import Stream
 from mirrorlib.store import Store, open_store
 
-_AT_ONCE = 8  # files that are given their names; an object store copies them
-
 
 class FilesSink:
     """A folder, or a prefix of an object store, that receives windows as files."""
@@ -60,7 +58,9 @@ class FilesSink:
         check_same_window(delivery, claim.until)
         if (there := receiver.entry(window)) is not None:
             return there  # before the claim could be made; its own files are tidied away
-        side_by_side(lambda file: _show(receiver, window, file), claim.files, _AT_ONCE)
+        side_by_side(
+            lambda file: _show(receiver, window, file), claim.files, receiver.store.at_once
+        )
         receiver.write_entry(claim)
         return claim
 
