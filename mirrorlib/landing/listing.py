@@ -123,11 +123,6 @@ def is_unlisted(name: TableName, refusal: MirrorError | None) -> bool:
     return name.table == "*" and isinstance(refusal, StoreError)
 
 
-def shows_tables(zone: Store) -> bool:
-    """Say whether a zone shows any table; one that does not looks like one that is not mounted."""
-    return zone.list_folder("") is not None and bool(list_tables(zone))
-
-
 def see_folder(zone: Store, name: TableName) -> FolderContent:
     """List one table folder."""
     listed = contents(zone, name.folder)

@@ -32,7 +32,7 @@ from mirrorlib.ingest.report import (
 )
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import zone_of
-from mirrorlib.landing.listing import shows_tables
+from mirrorlib.landing.listing import list_tables
 from mirrorlib.landing.metadata.partner import Partner, read_partner
 from mirrorlib.names import TableName
 from mirrorlib.operate.ledger import NEW, find_applied
@@ -169,7 +169,7 @@ def status_of(
         incremental = IncrementalListing(history, Options(), read_listed(word), due=False)
         opened = open_folder(zone, name, history, incremental=incremental)
         if not opened.listing.count and zone.list_folder(name.folder) is None:
-            if not shows_tables(zone):  # it tells nothing
+            if zone.list_folder("") is None or not list_tables(zone):  # as one that is not mounted
                 return replace(status, warnings=(*status.warnings, SHOWS_NOTHING))
             gone = status if status.state == "gone" else _turned(status, "gone", GONE)
             return gone if lives else None
