@@ -100,12 +100,13 @@ class _FeedReader(ds.DataSourceStreamReader):
         return self._seen
 
     def _offset(self, name: str, default: int | None) -> dict[str, Any]:
-        """Tell the version that an option means, and of which table: of one that is made anew, versions are others."""
+        """Tell the version that an option means, and which it is: made anew or put back, a table has others."""
         commits, bound = self.look().commits, self.options.get(name, default)
         if isinstance(bound, str) and re.fullmatch("-?[0-9]+", bound):  # else it is a moment
             bound = int(bound)
         version = commits.newest if bound is None else settle_bound(commits, name, bound)
-        return {"version": version, "table": commits.metadata.id}
+        known = commits.hash_of(version) if commits.has(version) else ""
+        return {"version": version, "table": commits.metadata.id, "hash": known}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._offset("after", NOTHING)
@@ -116,15 +117,18 @@ class _FeedReader(ds.DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
         table = self.look()
-        now = self._offset("until", None)
-        is_back = start["version"] > table.commits.newest
-        if is_back or {start["table"], end["table"]} != {now["table"]}:
+        begun = (
+            start["table"],
+            start["version"],
+            start.get("hash", ""),
+        )  # none of an older mirrorlib's
+        if start["table"] != end["table"] or not table.commits.is_still(*begun):
             msg = "the query has read another table, or one that was made anew or put back from a backup since"
             raise FeedExpiredError(msg, table=table.shown, next_step=ANEW)
         window = open_window(table.commits, start["version"], end["version"])
         if feed_schema(window) != self.wanted:
             # A query that was started again repeats the batch that it was at, and may know columns that came later.
-            newest = table.commits.metadata_at(max(now["version"], 0))
+            newest = table.commits.metadata_at(max(self._offset("until", None)["version"], 0))
             window = replace(window, metadata=newest) if spans(window.metadata, newest) else window
             if feed_schema(window) != self.wanted:
                 msg = "the table's columns are no longer those that were asked for"

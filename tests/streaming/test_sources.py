@@ -196,7 +196,7 @@ class Query:
 
 
 def test_a_feed_is_streamed_each_change_once(spark: SparkSession, tmp_path: Path) -> None:
-    """Over restarts, from a version on; not of a table that was made anew; a wrong bound is called by its option."""
+    """Over restarts, from a version on; not of a table that was made anew or put back; a wrong bound is called by its option."""
     table = Table(spark, tmp_path / "t", "id bigint, v string")
     table.run("INSERT INTO {t} VALUES (1, 'a')", "INSERT INTO {t} VALUES (2, 'b')")
     every = Query(spark, "mirror_feed", tmp_path / "every", path=table.path)
@@ -210,9 +210,15 @@ def test_a_feed_is_streamed_each_change_once(spark: SparkSession, tmp_path: Path
             feed(spark, table.path, **{option: bound}).collect()
     with pytest.raises(Exception, match=r"FeedError.*ends before it starts"):
         feed(spark, table.path, after=2, until=1).collect()
+    kept = shutil.copytree(table.path, tmp_path / "kept")
     table.run("INSERT INTO {t} VALUES (3, 'c')")
     assert [1, 2, 3] == every.run()
 
+    shutil.rmtree(table.path)
+    shutil.copytree(kept, table.path)
+    table.run("INSERT INTO {t} VALUES (4, 'd')", "INSERT INTO {t} VALUES (5, 'e')")
+    with pytest.raises(Exception, match=r"FeedExpiredError.*put back from a backup"):
+        every.run()
     shutil.rmtree(table.path)
     Table(spark, tmp_path / "t", "id bigint, v string").run("INSERT INTO {t} VALUES (9, 'a')")
     with pytest.raises(Exception, match=r"FeedExpiredError.*made anew"):
