@@ -98,7 +98,9 @@ def adopt_batch(attempt: Attempt, prepared: Prepared) -> bool:
 
 def _copy(table: Store, pair: tuple[Landed, str]) -> bool:
     landed, copy = pair
-    return copy_file(landed.source.zone, landed.file, table, copy)
+    with contextlib.suppress(StoreError):  # not all stores copy what they give
+        return copy_file(landed.source.zone, landed.file, table, copy)
+    return False
 
 
 def _adoptable(attempt: Attempt, prepared: Prepared) -> int | None:
