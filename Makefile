@@ -80,8 +80,8 @@ bench: .venv/dev.stamp .venv-iceberg/stamp ## Measure against the MERGE recipe a
 bench-quick: .venv/dev.stamp ## See that every workload runs and ends equal, in minutes
 	$(BIN)/python -m benchmarks --peers --quick
 
-smoke35: .venv35/dev.stamp ## Run the smoke tests on Spark 3.5 and Delta 3.3
-	$(BIN35)/pytest -m smoke -n 2 --dist loadfile $(PYTEST)
+smoke35: .venv35/dev.stamp ## Run all smoke tests, thorough ones too, on Spark 3.5 and Delta 3.3
+	$(BIN35)/pytest -m smoke --thorough -n 2 --dist loadfile $(PYTEST)
 
 wheel: ## Build the wheel into dist/stamped/, with a version for each content
 	@"$(PYTHON)" tools/wheel.py

@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 WORK, DIST = ROOT / "build/release", ROOT / "dist"
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-SMOKE = ("-m", "smoke", "-n", "2", "--dist", "loadfile", "-q", "-p", "no:cacheprovider")
+SMOKE = ("-msmoke", "--thorough", "-n2", "--dist=loadfile", "-q", "-pno:cacheprovider")
 PAIRS = {"newest": "local", "oldest": "local35"}  # which says how old pyarrow can be on each Python
 WITHOUT_SPARK = """
 import importlib.util, tempfile, mirrorlib, pyarrow

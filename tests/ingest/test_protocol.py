@@ -540,6 +540,7 @@ def carry_slowly(
 SLOW_STEPS = [("guard", "before"), ("guard", "after"), ("stage", "after"), ("commit", "before")]
 
 
+@pytest.mark.smoke
 @pytest.mark.thorough("guard-*", "stage-after")
 @pytest.mark.parametrize("step", SLOW_STEPS, ids="-".join)
 def test_a_slow_runner_never_carries_out_a_voided_plan(
@@ -607,6 +608,7 @@ def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(
     mirror.assert_holds()
 
 
+@pytest.mark.smoke
 @pytest.mark.thorough("merge-step[123]", "append-*", "matched-only-*")
 @pytest.mark.parametrize(
     "kind, step",
@@ -664,6 +666,7 @@ def test_a_slow_runner_of_an_older_batch_comes_too_late(mirror: Mirror) -> None:
     mirror.assert_current()
 
 
+@pytest.mark.smoke
 @pytest.mark.thorough("done-before")
 @pytest.mark.parametrize("step, when", [("commit", "after"), ("done", "before")])
 def test_a_commit_whose_runner_died_is_looked_up(mirror: Mirror, step: str, when: str) -> None:
@@ -678,6 +681,7 @@ def test_a_commit_whose_runner_died_is_looked_up(mirror: Mirror, step: str, when
     mirror.assert_feed()
 
 
+@pytest.mark.smoke
 @pytest.mark.usefixtures("by_spark")
 def test_a_void_whose_runner_died_is_looked_up(mirror: Mirror) -> None:
     """The void went through and nobody wrote that down: the next runner must not take it for applied."""
@@ -968,6 +972,7 @@ def test_a_runner_of_an_old_life_changes_nothing_in_the_new_one(
     mirror.assert_current()
 
 
+@pytest.mark.smoke
 def test_a_runner_of_an_old_life_that_was_about_to_commit_is_fenced(mirror: Mirror) -> None:
     """The whole new life's first batch passes between its staging and its commit."""
     mirror.publish()
