@@ -62,7 +62,7 @@ torture: .venv/dev.stamp ## Kill runs at N random moments, a third by each of th
 	MIRRORLIB_TORTURE=$$((($(N) + 2) / 3)) $(BIN)/pytest --thorough -n 2 --dist load -m torture --timeout 0
 
 fuzz: .venv/dev.stamp ## Damage files, metadata, names and journals for MINUTES (MINUTES=10)
-	MIRRORLIB_FUZZ=$(MINUTES) $(BIN)/pytest -n 0 -s tests/test_fuzz.py
+	MIRRORLIB_FUZZ=$(MINUTES) $(BIN)/pytest --thorough -n 0 -s tests/test_fuzz.py
 
 # Monotonic clocks and the times of files are left alone: waits take as long as they say, and etags stay.
 soak: .venv/dev.stamp ## Live through a day of CYCLES polls in which anything happens (CYCLES=10000: an hour)
