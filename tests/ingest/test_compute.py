@@ -202,7 +202,7 @@ SLOW = [
 @pytest.mark.thorough("[0-35-9]*", "1[0-9]*")
 @pytest.mark.parametrize("number", range(len(SLOW)))
 def test_claims_stand_for_marks(mirror: Mirror, refuse: Refuse, number: int) -> None:
-    """The same interleavings end the same where no MERGE carries a mark; `make serverless` tries all others."""
+    """The same interleavings end the same where no MERGE carries a mark; `make serverless PYTEST=--thorough` tries all others."""
     refuse(lambda name: name not in SETTABLE)
     test, given = SLOW[number]
 
