@@ -11,10 +11,11 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 import mirrorlib
 from computes import said_by
@@ -113,12 +114,8 @@ class Mirror:
 
     def run_until(self, step: str, when: str) -> None:
         """Apply, and die at a step."""
-        try:
+        with pytest.raises(Killed):
             self.apply(observe=at(step, when, die))
-        except Killed:
-            return
-        msg = f"the run never came to {step}"
-        raise AssertionError(msg)
 
     def run_until_foreign(
         self, statement: str, step: str, when: str, end: str, end_when: str
@@ -130,7 +127,7 @@ class Mirror:
             meddle(event)
             end_it(event)
 
-        with suppress(Killed):
+        with pytest.raises(Killed):
             self.apply(observe=observe)
 
     def drop_and_publish(self, count: int) -> None:

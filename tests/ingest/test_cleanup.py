@@ -12,7 +12,7 @@ import pytest
 import mirrorlib
 from mirrorlib.errors import StoreError
 from mirrorlib.store import LocalStore
-from mirrors import Killed, at
+from mirrors import Killed, at, die
 from tables import assert_each_file_once, read_rows
 from zones import TableWriter, ZoneWriter
 
@@ -176,10 +176,7 @@ def test_only_batches_that_are_done_are_cleaned_up(
     apply(spark, zone, target, cleanup=None)
     publish(table, 3, 4)
 
-    def die() -> None:
-        raise Killed
-
-    with suppress(Killed):
+    with pytest.raises(Killed):
         apply(spark, zone, target, observe=at(step, when, die))
     assert {table.path(3).name, table.path(4).name} <= set(left(table))
 

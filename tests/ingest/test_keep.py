@@ -26,7 +26,7 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
-from mirrors import Killed, at
+from mirrors import Killed, at, die
 from tables import assert_feed_replays, read_rows
 from zones import ZoneWriter, write_at
 
@@ -247,9 +247,6 @@ def begin_and_die(spark: SparkSession, zone: ZoneWriter, target: str, step: str,
     put(zone, number(3), [{"id": 2, "v": "new", MARKER: 0}], 3)
     mirrorlib.reset(spark, target, "plain", keep=True)
 
-    def die() -> None:
-        raise Killed
-
     with pytest.raises(Killed):
         apply(spark, zone, target, observe=at(step, when, die))
 
@@ -299,10 +296,7 @@ def test_a_slow_runner_of_the_old_life_doubles_and_loses_nothing(
     append(spark, zone, target)
     put(zone, number(2), [{"id": 2, "v": "b"}], 2)
 
-    def die() -> None:
-        raise Killed
-
-    with suppress(Killed):
+    with pytest.raises(Killed):
         apply(spark, zone, target, plain_folders="append", observe=at("plan", "after", die))
     runner = open_runner(spark, zone, target)
     plan = runner.journal.entry(runner.life, 2).plan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import mirrorlib
-from mirrors import Killed, at
+from mirrors import Killed, at, die
 from oracle import assert_same_rows, multiset
 from tables import assert_each_file_once, assert_feed_replays, read_rows
 from zones import TableWriter, ZoneWriter, damage_pages
@@ -209,10 +208,7 @@ def test_a_killed_run_is_carried_to_its_end(
     put(orders, US, 1, 2)
     put(orders, EU, 2, 1, value="y")
 
-    def die() -> None:
-        raise Killed
-
-    with suppress(Killed):
+    with pytest.raises(Killed):
         apply(spark, zone, target, observe=at(step, when, die))
     put(orders, US, 2, 2, value="z")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
-from mirrors import Killed, at
+from mirrors import Killed, at, die
 from oracle import assert_same_rows, multiset
 from tables import (
     assert_each_file_once,
@@ -370,10 +369,7 @@ def test_a_killed_run_is_carried_to_its_end(
     apply(spark, zone, target, plain_evolution="rescue")
     put(zone, "b/c.csv", "id\n2\n", 3)
 
-    def die() -> None:
-        raise Killed
-
-    with suppress(Killed):
+    with pytest.raises(Killed):
         apply(spark, zone, target, plain_evolution="rescue", observe=at(step, when, die))
     put(zone, "b/b.json", '{"id": 3}\n', 2)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,7 +9,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.delta import sessions
-from mirrors import Killed, Mirror, at
+from mirrors import Killed, Mirror, at, die
 
 if TYPE_CHECKING:
     from mirrorlib.journal.entries import Readers
@@ -86,16 +85,12 @@ def test_a_plain_table_is_rewritten_for_a_type_until_it_forgets(fresh: Mirror) -
     assert {(1, 2**14), (2, 2**30), (3, 2**62)} == {tuple(row) for row in rows}
 
 
-@pytest.mark.thorough("create", "plan")
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", ["plan", "create"])
 def test_a_run_that_was_killed_has_said_what_the_table_is_for(fresh: Mirror, step: str) -> None:
     """The plan remembers it while there is no table."""
-
-    def die() -> None:
-        raise Killed
-
     fresh.publish()
-    with suppress(Killed):
+    with pytest.raises(Killed):
         fresh.apply(readers="plain", observe=at(step, "after", die))
     fresh.assert_current()
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import mirrorlib
-from mirrors import Killed, at
+from mirrors import Killed, at, die
 from oracle import assert_same_rows, multiset
 from tables import assert_each_file_once, newest_version, read_rows
 from zones import TableWriter, ZoneWriter, write_at
@@ -163,10 +162,7 @@ def test_a_killed_run_is_carried_to_its_end(
     apply(spark, zone, target)
     put(orders, "c.parquet", 3, "c")
 
-    def die() -> None:
-        raise Killed
-
-    with suppress(Killed):
+    with pytest.raises(Killed):
         apply(spark, zone, target, observe=at(step, when, die))
     put(orders, "b.parquet", 2, "b")
     planned = mirrorlib.plan(spark, str(zone), target).tables[0]
