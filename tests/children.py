@@ -312,4 +312,5 @@ def _kill_in_the_middle(runner: Child, dice: random.Random, *, deadly: Child | N
     if kills:
         time.sleep(dice.random() * 0.3)  # the moment itself: nothing is waited for
         runner.kill(whole=deadly is not None)
-    return f"{last}, {'Python alone' if deadly is None else 'with its Java process'}"
+    died = "killed" if runner.follow() == -9 else "done"
+    return f"{died} {last}, {'Python alone' if deadly is None else 'with its Java process'}"

@@ -174,7 +174,8 @@ def test_killed_at_random_moments_every_file_has_one_effect(
     """One runner after another is killed in the middle, on each of ten targets; after the last, a plain apply ends right."""
     moments = kill_at_random(spark, tmp_path, kills=RANDOM_KILLS, dice=throw_dice(4))
 
-    assert RANDOM_KILLS <= len(moments)
+    killed = [moment for moment in moments if moment.startswith("killed")]
+    assert any(" of " in moment for moment in killed), moments  # in the middle of a table
 
 
 @pytest.mark.thorough

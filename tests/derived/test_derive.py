@@ -588,17 +588,15 @@ def test_another_transformation_is_seen_in_its_plan(lake: Lake) -> None:
     """A new column is added; one that goes makes the table anew; keys are told as they are then."""
     lake.derive(["orders"], lambda o: o.select("id", "amount"))
     changed = [
-        (lambda o: o.select("id", "amount", "note"), "its columns change"),
-        (lambda o: o.select("id", "amount", "note").where("id > 1"), "not that of the last run"),
-        (lambda o: o.selectExpr("id + 1 AS id", "note"), "not that of the last run"),
+        lambda o: o.select("id", "amount", "note"),
+        lambda o: o.select("id", "amount", "note").where("id > 1"),
+        lambda o: o.selectExpr("id + 1 AS id", "note"),
     ]
-    found = []
-    for number, (transform, why) in enumerate(changed):
+    for number, transform in enumerate(changed):
         lake.run(f"UPDATE {{orders}} SET amount = {number} WHERE id = 1")
         report = lake.derive(["orders"], transform)
-        found.append(report.how)
-        assert why in report.why or "not that of the last run" in report.why
-    assert ["full"] * 3 == found
+        assert "full" == report.how
+        assert "not that of the last run" in report.why
     assert Keys() == report.keys
     assert not mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out")))
 
