@@ -509,6 +509,7 @@ def test_a_table_that_was_put_back_and_has_grown_is_noticed(source: Source) -> N
     assert "put back from a backup" in source.export().reason
 
 
+@pytest.mark.thorough("4")
 @pytest.mark.parametrize("start", [4, "now"])
 def test_a_table_that_was_put_back_before_the_first_window_is_noticed(
     source: Source, start: Start

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.thorough
 @pytest.mark.smoke
 def test_every_receiver_ends_equal_to_the_source(spark: SparkSession, tmp_path: Path) -> None:
     """Delta tables of each mode, files, a landing zone and SQLite: a snapshot or the first change, then what comes."""

@@ -240,6 +240,7 @@ def test_a_join_with_another_source_goes_by_the_keys_of_both(lake: Lake) -> None
     assert all(source.after < source.until for source in report.sources)
 
 
+@pytest.mark.thorough
 def test_a_left_join_by_a_column_of_the_joined_rows_own_keeps_all_rows(lake: Lake) -> None:
     """It is NULL, as they are, where nothing matches: by it, rows would be lost, and others stay."""
     lake.make("staff", "id int, boss int", "id")

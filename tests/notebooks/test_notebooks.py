@@ -215,6 +215,7 @@ def test_propagate_keys_keeps_a_table_with_the_keys_that_survive(
     assert "Derived tables" in unescape(second.shown("text/html")[-1])
 
 
+@pytest.mark.thorough
 @pytest.mark.smoke
 def test_the_self_test_is_well_and_leaves_nothing(papers: Reader, tmp_path: Path) -> None:
     """Every step, on the Spark of this suite, by the paths of a folder."""

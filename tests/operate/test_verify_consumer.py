@@ -101,8 +101,8 @@ def verified(spark: SparkSession, target: str, consumer: str, **options: Any) ->
     return told
 
 
+@pytest.mark.thorough
 @pytest.mark.smoke
-@pytest.mark.thorough("log,*")
 @pytest.mark.parametrize("names", ["copy,lines,base", "log,past,parts,zone"])
 def test_every_receiver_is_equal_until_somebody_touches_it(
     spark: SparkSession, tmp_path: Path, names: str
