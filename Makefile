@@ -17,6 +17,8 @@ CYCLES ?= 10000
 FAKETIME ?= $(firstword $(wildcard /usr/lib/*/faketime/libfaketime.so.1 /usr/lib*/faketime/libfaketime.so.1))
 # Compiling all of Spark's Python takes longer than what is ever imported of it.
 QUIET := --quiet --no-compile --disable-pip-version-check
+# What is imported is compiled once, whatever an image says: else each worker, and each process of a test, does it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test thorough check format docs cluster fuzz torture soak serverless history bench bench-quick smoke35 wheel release clean machine
