@@ -105,16 +105,18 @@ machine:
 		test "$${version:-0}" -ge 17 || \
 		{ echo "mirrorlib's local Spark needs Java 17 or newer: install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)"; exit 1; }
 
-.venv/local.stamp: pyproject.toml | machine
-	test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
+.venv/bin/python: | machine
+	"$(PYTHON)" -m venv .venv
+
+.venv/local.stamp: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install $(QUIET) --editable '.[local]'
 	@touch $@
 
-.venv/dev.stamp: pyproject.toml .venv/local.stamp | machine
+.venv/dev.stamp: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install $(QUIET) --editable '.[local,dev]'
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix .venv/azurite azurite@3 || \
 		echo "azurite could not be installed: the tests of Azure are left out"
-	@touch $@
+	@touch .venv/local.stamp $@
 
 # Iceberg 1.12 supports Spark up to 4.1.
 .venv-iceberg/stamp: | machine

@@ -33,18 +33,19 @@ PACKAGE = Path(mirrorlib.__file__).parent
 # What a client of Spark Connect, and serverless compute, does not have.
 FORBIDDEN = {
     "RDD", "SparkContext", "StorageLevel", "_jconf", "_jdf", "_jreader", "_jsc", "_jsparkSession", "_jvm", "_jwrite",
-    "_sc", "cache", "checkpoint", "createGlobalTempView", "createOrReplaceGlobalTempView", "localCheckpoint",
-    "persist", "rdd", "sparkContext", "unpersist",
+    "_sc", "cache", "checkpoint", "createGlobalTempView", "createOrReplaceGlobalTempView", "getActiveSession",
+    "localCheckpoint", "persist", "rdd", "sparkContext", "unpersist",
 }  # fmt: skip
 # Where it is needed, and why it does no harm.
 ALLOWED = {
     # Sessions find no other view of each other's; not where the compute has one session for all.
     ("delta/table.py", "createOrReplaceGlobalTempView"),
-    (
-        "delta/sessions.py",
-        "_jsparkSession",
-    ),  # on classic Spark only, where a session is made active
-    ("delta/sessions.py", "_jvm"),  # as above
+    # On classic Spark only, where a session is made active.
+    ("delta/sessions.py", "_jsparkSession"),
+    ("delta/sessions.py", "_jvm"),
+    ("delta/sessions.py", "getActiveSession"),
+    # A command asks on a machine of one's own, where no platform has a session for it.
+    ("platform/session.py", "getActiveSession"),
     ("derived/strategy/fingerprint.py", "_jdf"),  # as below
     ("keys/tracing/plan.py", "_jdf"),  # on classic Spark only: a client is asked in another way
 }

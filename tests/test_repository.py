@@ -137,27 +137,6 @@ main(["feed", ".", "orders"])
     assert all("Install it: pip install delta-spark==" in line for line in (*said, feed))
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "._jvm",
-        "._jsparkSession",
-        ".sparkContext",
-        ".rdd",
-        ".cache(",
-        ".persist(",
-        "getActiveSession",
-    ],
-)
-def test_the_package_runs_on_spark_connect(word: str) -> None:
-    """Nothing reaches behind the DataFrame API and SQL, but where a session is none of Spark Connect's."""
-    # A command asks on a machine of one's own, where no platform has a session for it; a session is made active.
-    asked = {"getActiveSession": ["sessions.py", "session.py"]}
-    asked |= {name: ["sessions.py"] for name in ("._jvm", "._jsparkSession")}
-
-    assert asked.get(word, []) == [path.name for path in MODULES if word in path.read_text()]
-
-
 def test_only_one_module_builds_a_session() -> None:
     """Everything else is given its session."""
     assert ["session.py"] == [
