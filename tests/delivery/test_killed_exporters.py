@@ -180,6 +180,16 @@ def kill_in_the_middle(runner: Child, dice: random.Random, events: int, *, whole
 # At exact points
 
 
+def test_killed_at_any_step_files_and_a_copy_end_equal_to_the_source(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Of what is below, what takes seconds: two kinds of receivers, and one death with Java."""
+    place = tmp_path / "receivers"
+    place.mkdir()
+    two = points_of(str(place), place, ["lines", "copy"])
+    kill_at_points(spark, tmp_path, list(two), whole=True)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("whole", [True, False], ids=["with-java", "python-alone"])
 def test_killed_at_any_step_every_receiver_ends_equal_to_the_source(
