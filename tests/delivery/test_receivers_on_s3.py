@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import obstore
 import pytest
-from moto.server import ThreadedMotoServer
 
 from children import Child
 from delivery.receivers import History, Receiver, points_of, receiver_of
@@ -37,6 +36,8 @@ BUCKET = "s3://received"
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     """Start a server of S3's protocol with a bucket, and let the environment lead to it."""
+    from moto.server import ThreadedMotoServer  # takes a second
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -14,7 +14,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from flaky import Mishap, Mishaps, flaky_proxy
 from mirrorlib.errors import JournalError, StoreError
@@ -40,6 +39,8 @@ MISHAPS: tuple[Mishap, ...] = (429, 500, 503, "refused", "unanswered", "half")
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[tuple[str, Mishaps]]:
     """Start a server of S3's protocol with a bucket, and a flaky proxy before it."""
+    from moto.server import ThreadedMotoServer  # takes a second
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -23,7 +23,6 @@ import obstore.store
 import pyarrow as pa
 import pytest
 from azure.storage.blob import BlobServiceClient
-from moto.server import ThreadedMotoServer
 
 import mirrorlib
 from mirrorlib.errors import JournalError, StoreError
@@ -58,6 +57,8 @@ FILES = (
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """Start a server of S3's protocol and give its address."""
+    from moto.server import ThreadedMotoServer  # takes a second
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
