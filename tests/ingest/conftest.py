@@ -32,3 +32,11 @@ def _template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 def mirror(_template: Mirror, tmp_path: Path) -> Mirror:
     """Give a mirror whose first two files were applied, a batch each."""
     return _template.copy(tmp_path)
+
+
+@pytest.fixture(params=["small", "large"])
+def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Take a batch through memory, then through Spark."""
+    if request.param == "large":
+        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
+    return str(request.param)

@@ -32,14 +32,6 @@ def orders(zone: ZoneWriter) -> TableWriter:
     return zone.table("orders", keys=["id"], metadata={"isPartitionEnabled": "true"})
 
 
-@pytest.fixture(params=["small", "large"])
-def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Take a batch through memory, then through Spark."""
-    if request.param == "large":
-        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
-    return str(request.param)
-
-
 def apply(spark: SparkSession, zone: ZoneWriter, target: str, **options: object) -> TableReport:
     """Apply the one table."""
     return mirrorlib.apply(spark, str(zone), target, **options).tables[0]  # type: ignore[arg-type]  # any option

@@ -55,14 +55,6 @@ def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
 
 
-@pytest.fixture(params=["small", "large"])
-def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Take a batch through memory, then through Spark."""
-    if request.param == "large":
-        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
-    return str(request.param)
-
-
 # Damage
 
 
