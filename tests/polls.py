@@ -24,7 +24,6 @@ from mirrorlib.names import TableName
 from mirrorlib.store import Store, StoredFile
 
 FOLDER = TableName(None, "orders")
-LISTINGS = ("list_folder", "files_after")
 
 
 class CountingStore:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TORTURE = os.environ.get("MIRRORLIB_TORTURE")
 # A mark wins over the command line: whoever asks for many kills wants them all.
-pytestmark = [pytest.mark.kill, pytest.mark.slow, pytest.mark.timeout(0 if TORTURE else 900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if TORTURE else 900)]
 
 STEPS = ("list", "read", "plan", "guard", "stage", "commit", "done")
 ALWAYS = tuple((step, when) for step in STEPS for when in ("before", "after"))

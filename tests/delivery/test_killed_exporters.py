@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 TORTURE = os.environ.get("MIRRORLIB_TORTURE")
 # A mark wins over the command line: whoever asks for many kills wants them all.
-pytestmark = [pytest.mark.kill, pytest.mark.slow, pytest.mark.timeout(0 if TORTURE else 900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if TORTURE else 900)]
 
 SCRIPT = Path(__file__).parents[1] / "export_child.py"
 KILLS = int(TORTURE or 2)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
-    pytest.mark.kill,
     pytest.mark.slow,
     pytest.mark.thorough,
     pytest.mark.timeout(900),  # the first start downloads half a gigabyte of connector

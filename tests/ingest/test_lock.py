@@ -282,7 +282,6 @@ def test_a_table_whose_last_java_lives_on_fails_alone(
 
 
 @pytest.mark.thorough
-@pytest.mark.kill
 def test_a_commit_in_flight_in_the_java_of_a_killed_python_counts_once(
     mirror: Mirror, looked: threading.Event
 ) -> None:

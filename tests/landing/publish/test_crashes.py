@@ -28,7 +28,7 @@ from publishing import (
     with_system_fault,
 )
 
-pytestmark = [pytest.mark.kill, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 WITH_ID: Mapping[str, Any] = {"ids": True}
 WITHOUT_ID: Mapping[str, Any] = {"ids": False}
 
