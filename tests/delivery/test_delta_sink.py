@@ -811,7 +811,7 @@ def test_a_window_that_meets_another_commit_is_staged_again(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("mode", [MODES[0], pytest.param(MODES[1], marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("mode", MODES[:2])
 def test_what_was_set_back_is_noticed_where_only_a_catalog_finds_the_table(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:

@@ -678,9 +678,6 @@ def _java_class(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.thorough("connect-*")
-@pytest.mark.thorough(
-    "connect-own function*", "connect-literal*", "connect-propagated*", "connect-join of dropped*"
-)
 @pytest.mark.parametrize("step, expected", CASES.values, ids=CASES.ids)
 def test_keys_are_never_claimed_falsely(session: SparkSession, step: Step, expected: Keys) -> None:
     """Exactly the keys that are certain are claimed."""

@@ -95,12 +95,8 @@ def test_keys_that_differ_are_found_wherever_they_lie(spark: SparkSession, kind:
     assert ([9, 7], False) == (counts, more)
 
 
-@pytest.mark.thorough("widened")
-@pytest.mark.parametrize(
-    "ways",
-    [("widen", "widen"), pytest.param(("rescue", "add"), marks=pytest.mark.thorough)],
-    ids=["widened", "added"],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("ways", [("widen", "widen"), ("rescue", "add")], ids=["widened", "added"])
 def test_what_was_rescued_counts_as_such_when_it_would_fit_by_now(
     spark: SparkSession, tmp_path: Path, ways: tuple[str, str]
 ) -> None:
