@@ -46,6 +46,7 @@ from mirrorlib.errors import (
 )
 from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.store import open_store
+from mirrors import Killed, at, die
 from tables import newest_version
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
     from mirrorlib.delivery.report import StreamReport
     from mirrorlib.delivery.sinks.jdbc.sink import DatabaseSink
-    from mirrorlib.events import Event
 
 Row = tuple[Any, ...]
 FEED = "'delta.enableChangeDataFeed' = 'true'"
@@ -211,10 +211,6 @@ class Feed:
 def feed(spark: SparkSession, tmp_path: Path) -> Feed:
     """Give a stream of `dbo/orders`, whose key is `id`."""
     return Feed(spark, tmp_path)
-
-
-class StoppedError(BaseException):
-    """What no handler catches: the runner is gone."""
 
 
 # Against real Delta: random commits, random windows.
@@ -417,13 +413,8 @@ def test_whatever_stops_the_runner_the_table_equals_the_source(
     history.delete()
     for consumer in consumers:
         for step in steps:  # one after another, all at the same window
-
-            def stop(event: Event, here: tuple[str, str] = step) -> None:
-                if (event.step, event.when) == here:
-                    raise StoppedError
-
-            with pytest.raises(StoppedError):
-                consumer.export(observe=stop)
+            with pytest.raises(Killed):
+                consumer.export(observe=at(*step, die))
             delivered = step[0] == "done" or step == ("deliver", "after")
             consumer.check_rows(max(history.states) if delivered else before)
         report = consumer.export()
@@ -471,7 +462,7 @@ class Stops:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
         self.calls, self.at = 0, sys.maxsize
-        self.stop: Callable[[], None] = _raise_stopped
+        self.stop: Callable[[], None] = die
         for name in ("begin", "run", "fill", "widen", "take_out", "commit"):
             monkeypatch.setattr(kind, name, self._wrapped(getattr(kind, name)))
 
@@ -496,10 +487,6 @@ class Stops:
         self.at = sys.maxsize
 
 
-def _raise_stopped() -> None:
-    raise StoppedError
-
-
 @pytest.mark.thorough("keyless-*")
 @BOTH
 @pytest.mark.parametrize("keys", [("id",), ()], ids=["keyed", "keyless"])
@@ -515,16 +502,16 @@ def test_stopped_at_any_statement_all_or_nothing_is_there(
         plan = delivery.plan
         shape = sink._settle(delivery)
         staged = stage(sink, delivery, shape)
-        for at in range(99):
-            stops.before(at)
-            with pytest.raises(StoppedError):
+        for call in range(99):
+            stops.before(call)
+            with pytest.raises(Killed):
                 sink._apply(delivery, shape, staged)
             stops.never()
             points += 1
             committed = sink.position(delivery.stream) == plan.number
             expected = after if committed else before
             found = read_small(receiver, len(next(iter(expected), (1, 2, 3))))
-            assert expected == found, f"window {plan.number}, before call {at}"
+            assert expected == found, f"window {plan.number}, before call {call}"
             if committed:
                 break
         with pytest.raises(TableBusyError, match="while its window was under way"):
@@ -567,8 +554,8 @@ def test_a_server_that_ends_the_connection_is_told_and_nothing_is_half_there(
     with monkeypatch.context() as within:
         stops = Stops(within, receiver.session)
         stops.stop = end
-        for at in range(1, 60, 3):
-            stops.before(at)
+        for call in range(1, 60, 3):
+            stops.before(call)
             with contextlib.suppress(StoreError):
                 sink._apply(*args)
                 break

@@ -21,6 +21,7 @@ from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 from mirrorlib.store import LocalStore, open_store
+from mirrors import Killed, at, die
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -249,10 +250,6 @@ def test_a_consumer_begins_where_it_says(source: Source) -> None:
         mirrorlib.consumers(source.target, consumer="non")
 
 
-class StoppedError(BaseException):
-    """What no handler catches: the runner is gone."""
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("tells", [True, False])
 def test_whatever_stops_the_runner_the_same_window_is_delivered_again(
@@ -264,13 +261,8 @@ def test_whatever_stops_the_runner_the_same_window_is_delivered_again(
     steps += [("done", "before"), ("done", "after")]
     for number, step in enumerate(steps):
         source.run(f"INSERT INTO {{t}} VALUES ({number}, 'x')")
-
-        def stop(event: Event, step: tuple[str, str] = step) -> None:
-            if (event.step, event.when) == step:
-                raise StoppedError
-
-        with pytest.raises(StoppedError):
-            source.export(observe=stop)
+        with pytest.raises(Killed):
+            source.export(observe=at(*step, die))
         planned = source.registry.newest(source.registry.newest_stream())
         source.run(f"INSERT INTO {{t}} VALUES ({number}, 'y')")  # the plan stays what it was
         assert source.export().state == "current"
@@ -288,13 +280,8 @@ def test_whatever_stops_the_runner_the_same_window_is_delivered_again(
 def test_what_a_killed_runner_staged_goes_with_its_window(source: Source) -> None:
     """The dead tidy nothing up; who delivers the window does."""
     staged = Path(source.target, "_mirrorlib", "staged")
-
-    def die(event: Event) -> None:
-        if (event.step, event.when) == ("deliver", "before"):
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        source.export(observe=die)
+    with pytest.raises(Killed):
+        source.export(observe=at("deliver", "before", die))
     plan = source.registry.newest(source.registry.newest_stream()).plan
     left = staged / "exports" / source.registry.folder / plan.attempt / "a" / "part"
     left.parent.mkdir(parents=True)
@@ -440,13 +427,8 @@ def test_a_planned_window_whose_changes_are_lost_gives_way_to_a_snapshot(
     """A plan is repeated as it is, unless it cannot be carried out any more."""
     source.export(on_expired=then)
     source.run("INSERT INTO {t} VALUES (3, 'd')")
-
-    def stop(event: Event) -> None:
-        if (event.step, event.when) == ("plan", "after"):
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        source.export(on_expired=then, observe=stop)
+    with pytest.raises(Killed):
+        source.export(on_expired=then, observe=at("plan", "after", die))
     source.run("INSERT INTO {t} VALUES (4, 'd')")
     source.lose(4)
     report = source.export(on_expired=then)
@@ -496,13 +478,9 @@ def test_a_table_that_was_put_back_and_has_grown_is_noticed(source: Source) -> N
     mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
     assert "current" == source.export().state
 
-    def stop(event: Event) -> None:
-        if (event.step, event.when) == ("deliver", "before"):
-            raise StoppedError
-
     source.run("INSERT INTO {t} VALUES (7, 'a')")
-    with pytest.raises(StoppedError):
-        source.export(observe=stop)
+    with pytest.raises(Killed):
+        source.export(observe=at("deliver", "before", die))
     source.registry.state.delete_folder(f"{source.registry.folder}/lease")
     put_back()
     source.run("INSERT INTO {t} VALUES (10, 'd')", "INSERT INTO {t} VALUES (11, 'e')")

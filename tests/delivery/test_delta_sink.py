@@ -32,12 +32,12 @@ from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
+from mirrors import Killed, at, die
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.events import Event
 
 pytestmark = pytest.mark.slow
 
@@ -325,33 +325,19 @@ def again(*, keyed: bool) -> list[str]:
 # Crashes
 
 
-class Crash(BaseException):
-    """The process ends here."""
-
-
 def crash_after(call: Callable[..., object]) -> Callable[..., NoReturn]:
     """Make a call the last thing that happens."""
 
     def crash(*arguments: object, **named: object) -> NoReturn:
         call(*arguments, **named)
-        raise Crash
+        raise Killed
 
     return crash
 
 
-def crash_at(step: str, when: str) -> Callable[[Event], None]:
-    """Give an observer that does not live to see what comes after a step."""
-
-    def observe(event: Event) -> None:
-        if (event.step, event.when) == (step, when):
-            raise Crash
-
-    return observe
-
-
 def crash(receiver: Receiver, **options: Any) -> None:
     """Run to a crash."""
-    with pytest.raises(Crash):
+    with pytest.raises(Killed):
         pytest.fail(str(receiver.run(**options)))
 
 
@@ -378,7 +364,7 @@ def test_interrupted_anywhere_each_window_counts_once(
         crash(receiver)
     source.run("INSERT INTO {t} VALUES (3, 'd')")
     for step, when in STEPS:
-        crash(receiver, observe=crash_at(step, when))
+        crash(receiver, observe=at(step, when, die))
     receiver.take()
     check(receiver, first=first)
     windows = receiver.windows()
@@ -716,7 +702,7 @@ class Sleeper:
         if not self.sleeps:
             return self.inner.deliver(delivery)
         self.window = delivery
-        raise Crash
+        raise Killed
 
 
 @pytest.mark.thorough
@@ -968,8 +954,8 @@ def test_a_target_that_was_removed_is_not_begun_anew_in_the_middle(
 ) -> None:
     """Whatever the stream began with; a snapshot sets it right."""
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
-    for at, start in (("begun", "snapshot"), ("numbered", 0)):
-        copy = Receiver(source, mode, at=at)
+    for name, start in (("begun", "snapshot"), ("numbered", 0)):
+        copy = Receiver(source, mode, at=name)
         copy.take(start=start)
         shutil.rmtree(copy.root)
         source.run(f"INSERT INTO {{t}} VALUES ({source.newest + 1})")

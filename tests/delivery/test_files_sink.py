@@ -10,7 +10,6 @@ import re
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from delivery.dying import Dying
 from mirrorlib.delivery.consumers import rewind_consumer
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sink import Delivery
@@ -35,47 +35,21 @@ from mirrorlib.errors import (
     TableNameError,
 )
 from mirrorlib.journal.streams import Stream, WindowPlan
-from mirrorlib.store import LocalStore, Store
+from mirrorlib.store import LocalStore
+from mirrors import Killed, at, die
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
-    from mirrorlib.events import Event
 
 INSERT, PRE, POST, DELETE = "insert", "update_preimage", "update_postimage", "delete"
 PLACES = {DELETE: 0, PRE: 1, POST: 2, INSERT: 3}
-WRITES = ("put", "put_new", "move_new", "move", "delete", "delete_folder")
 TABLE = "dbo/orders"
 FEED = "_change_type string, _commit_version bigint, _commit_timestamp timestamp"
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 NAME = re.compile(
     r"(?P<window>\d{20}(?P<mark>-snapshot|-reset)?)(?:\.part-(?P<part>\d{5})-of-(?P<of>\d{5}))?\.(parquet|jsonl|csv)"
 )
-
-
-class Killed(BaseException):
-    """A runner ends here: no handler of the product may stop it."""
-
-
-class Dying:
-    """A store to which something happens before its user writes for the n-th time: death, if nothing else is said."""
-
-    def __init__(self, real: Store, at: int, happens: Callable[[], None] | None = None) -> None:
-        self._real, self._left, self._happens = real, at, happens
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(self._real, name)
-        return partial(self._call, real) if name in WRITES else real
-
-    def _call(self, real: Callable[..., object], *arguments: object) -> object:
-        self._left -= 1
-        if not self._left and self._happens is None:
-            raise Killed
-        if not self._left and self._happens is not None:
-            self._happens()
-        return real(*arguments)
 
 
 # What a reader sees who only lists names.
@@ -675,13 +649,8 @@ def test_windows_hold_the_feed_in_order_whatever_step_a_run_dies_at(
 
     for step in ("plan", "deliver", "done"):
         for when in ("before", "after"):
-
-            def die(event: Event, here: tuple[str, str] = (step, when)) -> None:
-                if (event.step, event.when) == here:
-                    raise Killed
-
             with pytest.raises(Killed):
-                export("jsonl", 3, "dbo/*", observe=die)
+                export("jsonl", 3, "dbo/*", observe=at(step, when, die))
     for form, size, tables in (("jsonl", 3, ["dbo/*"]), ("parquet", 2, []), ("csv", 4, ["orders"])):
         report = export(form, size, *tables)
         assert report.ok, str(report)

@@ -56,6 +56,7 @@ from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import TableName, parse_name
 from mirrorlib.store import LocalStore, open_store
+from mirrors import Killed
 from servers import lack
 
 if TYPE_CHECKING:
@@ -306,10 +307,6 @@ def test_random_commits_in_random_windows_replay_to_the_table(
         assert set(range(1, COMMITS + 1)) >= {value["source"]["version"] for value in values}
 
 
-class Died(BaseException):
-    """The runner is gone."""
-
-
 class Death:
     """Ends a runner at one point of one window, as a kill does: nothing is tidied up."""
 
@@ -349,7 +346,7 @@ class Death:
         if here and point == self.point:
             self.window = 0
             if self.instead is None:
-                raise Died
+                raise Killed
             self.instead()
 
     def observe(self, event: Event) -> None:
@@ -374,7 +371,7 @@ def test_whatever_ends_the_runner_each_window_is_seen_once(
     options: dict[str, Any] = {"start": 0, "max_versions": 1, "observe": death.observe}
     for window, point in enumerate(POINTS, 1):
         death.at(point, window)
-        with pytest.raises(Died):
+        with pytest.raises(Killed):
             export(spark, history, to, "crashes", **options)
         seen = check_windows(read(broker, "crashes")) if window > 1 else {}
         late = point in {"after commit", "after deliver", "before done", "after done"}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 import mirrorlib
+from mirrors import Killed, at, die
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_sink.py"
 # Version 5 can be read without 4, which gets lost.
 FEED = "'delta.enableChangeDataFeed' = 'true', 'delta.checkpointInterval' = '5'"
-
-
-class Died(BaseException):
-    """The runner is gone."""
 
 
 class Source:
@@ -79,7 +76,7 @@ class Dying(sqlite3.Connection):
     def executemany(self, *told: Any) -> NoReturn:
         """Take the rows."""
         super().executemany(*told)
-        raise Died
+        raise Killed
 
 
 class DyingLater(sqlite3.Connection):
@@ -87,18 +84,12 @@ class DyingLater(sqlite3.Connection):
 
     def __exit__(self, *_: object) -> NoReturn:
         """Commit nothing."""
-        raise Died
+        raise Killed
 
 
 def die_in(patch: pytest.MonkeyPatch, kind: type[sqlite3.Connection]) -> None:
     """Let the example open its log so."""
     patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=kind))
-
-
-def die_after_delivery(event: Event) -> None:
-    """Die before the runner writes down that the window was delivered."""
-    if (event.step, event.when) == ("deliver", "after"):
-        raise Died
 
 
 def test_it_runs_and_holds_each_window_once_whatever_cuts_it_short(
@@ -109,11 +100,11 @@ def test_it_runs_and_holds_each_window_once_whatever_cuts_it_short(
     for kind in (Dying, DyingLater):
         with monkeypatch.context() as patch:
             die_in(patch, kind)
-            with pytest.raises(Died):
+            with pytest.raises(Killed):
                 source.export()
         assert not held(source.log)
-    with pytest.raises(Died):
-        source.export(die_after_delivery)
+    with pytest.raises(Killed):
+        source.export(at("deliver", "after", die))  # before that is written down
     expected = [(1, "insert", 1, "a"), (1, "insert", 2, None)]
     expected += [(2, "update_preimage", 1, "a"), (2, "update_postimage", 1, "b")]
     assert Counter(expected) == held(source.log)
@@ -123,7 +114,7 @@ def test_it_runs_and_holds_each_window_once_whatever_cuts_it_short(
     source.run("DELETE FROM {t} WHERE id = 2")
     with monkeypatch.context() as patch:
         die_in(patch, DyingLater)
-        with pytest.raises(Died):
+        with pytest.raises(Killed):
             source.export()
     assert Counter(expected) == held(source.log)
     assert (1, 0) == source.export()

@@ -10,7 +10,6 @@ from collections import Counter
 from contextlib import nullcontext, suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
+from delivery.dying import Dying
 from mirrorlib.delivery.consumers import rewind_consumer
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sink import Delivery
@@ -38,50 +38,26 @@ from mirrorlib.errors import (
 from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.store import LocalStore, Store
+from mirrors import Killed, at, die
 from oracle import ChangeFile, Row, Rows, assert_same_rows, multiset, replay
 from publishing import memory_store
 from tables import newest_version, read_rows
 from zones import ZoneWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
     from mirrorlib.delivery.report import StreamReport
-    from mirrorlib.events import Event
 
 pytestmark = pytest.mark.slow
 
 INSERT, PRE, POST, DELETE = "insert", "update_preimage", "update_postimage", "delete"
 PLACES = {DELETE: 0, PRE: 1, POST: 2, INSERT: 3}
 MARKER = "__rowMarker__"
-WRITES = ("put", "put_new", "move_new", "move", "delete", "delete_folder")
 TABLE, FOLDER = "dbo/orders", "dbo.schema/orders"
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class Killed(BaseException):
-    """A runner ends here: no handler of the product may stop it."""
-
-
-class Dying:
-    """A store to which something happens before its user writes for the n-th time: death, if nothing else is said."""
-
-    def __init__(self, real: Store, at: int, happens: Callable[[], None] | None = None) -> None:
-        self._real, self._left, self._happens = real, at, happens
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(self._real, name)
-        return partial(self._call, real) if name in WRITES else real
-
-    def _call(self, real: Callable[..., object], *arguments: object) -> object:
-        self._left -= 1
-        if not self._left and self._happens is None:
-            raise Killed
-        if not self._left and self._happens is not None:
-            self._happens()
-        return real(*arguments)
 
 
 def change_files(zone: Store, folder: str = FOLDER) -> list[ChangeFile]:
@@ -355,7 +331,7 @@ def test_a_window_is_published_once_wherever_its_runner_dies(windows: Windows) -
     held: dict[int, str] = {}
     files, deaths = 0, Counter[str]()
     for kind in ("snapshot", "changes", "reset"):
-        for at in range(1, 40):
+        for write in range(1, 40):
             files += 1
             rows: list[tuple[int, str, int | None, str]]
             if kind == "changes":
@@ -374,7 +350,7 @@ def test_a_window_is_published_once_wherever_its_runner_dies(windows: Windows) -
                 held = dict.fromkeys(dice.sample(range(10), 4), f"{files}") | {0: "zero"}
                 rows = [(files, INSERT, key, v) for key, v in held.items()]
             plan = {} if kind == "changes" else {"kind": "snapshot", "reset": kind == "reset"}
-            deadly = ZoneSink(Dying(windows.zone, at))  # type: ignore[arg-type]
+            deadly = ZoneSink(Dying(windows.zone, write))  # type: ignore[arg-type]
             try:
                 windows.deliver(*rows, sink=deadly, **plan)
             except Killed:
@@ -984,13 +960,8 @@ def test_readers_hold_the_source_whatever_step_a_run_dies_at_and_whatever_histor
     source.commit(dice)
     for step in ("plan", "deliver", "done"):
         for when in ("before", "after"):
-
-            def die(event: Event, here: tuple[str, str] = (step, when)) -> None:
-                if (event.step, event.when) == here:
-                    raise Killed
-
             with pytest.raises(Killed):
-                source.export(observe=die, **wishes)
+                source.export(observe=at(step, when, die), **wishes)
     assert "current" == source.export(**wishes).state
     for version in (1, 2):  # a file each
         assert source.states[version] == source.held(version)

@@ -38,6 +38,7 @@ from mirrorlib.operate import lineage, upkeep
 from mirrorlib.platform.notebook import picture
 from mirrorlib.store import Folder, open_store
 from mirrorlib.store.local import LocalStore
+from mirrors import Killed, at, die
 from tables import newest_version, read_versions
 from zones import ZoneWriter
 
@@ -49,12 +50,6 @@ if TYPE_CHECKING:
 
 ORDERS = "id int, customer int, amount int, note string"
 CUSTOMERS = "id int, name string"
-
-
-def die_at_commit(event: Event) -> None:
-    """Kill a run whose rows are computed, before it commits them."""
-    if event.step == "commit":
-        raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -389,14 +384,8 @@ def test_a_run_that_dies_anywhere_is_followed_by_one_that_ends_right(
     lake.derive(["orders"], large)
     lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
 
-    def die(event: Event) -> None:
-        if (event.step, event.when) == (step, when):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        mirrorlib.derive(
-            lake.spark, "out", [lake.path("orders")], large, lake.path("out"), observe=die
-        )
+    with pytest.raises(Killed):
+        lake.derive(["orders"], large, observe=at(step, when, die))
     if when == "before":
         lake.run("INSERT INTO {orders} VALUES (5, 2, 60, 'e')")
     lake.derive(["orders"], large)
@@ -413,8 +402,8 @@ def test_a_round_whose_source_was_made_anew_is_given_up(lake: Lake) -> None:
     lake.derive(["orders"], large)
     lake.run("UPDATE {orders} SET amount = 11", "UPDATE {orders} SET amount = 12")
 
-    with pytest.raises(KeyboardInterrupt):
-        lake.derive(["orders"], large, observe=die_at_commit)
+    with pytest.raises(Killed):
+        lake.derive(["orders"], large, observe=at("commit", "before", die))
     shutil.rmtree(lake.path("orders"))
     lake.make("orders", ORDERS, "id")
     lake.run("INSERT INTO {orders} VALUES (9, 9, 99, 'new')")
@@ -434,8 +423,8 @@ def test_a_source_that_was_put_back_under_a_planned_round_is_read_in_full(
     lake.derive(["orders"], large)
     lake.run("DELETE FROM {orders} WHERE id = 1", "DELETE FROM {orders} WHERE id = 2")
 
-    with pytest.raises(KeyboardInterrupt):
-        lake.derive(["orders"], large, observe=die_at_commit)
+    with pytest.raises(Killed):
+        lake.derive(["orders"], large, observe=at("commit", "before", die))
     shutil.rmtree(lake.path("orders"))
     shutil.move(kept, lake.path("orders"))
     for number in range(grows):
@@ -456,24 +445,21 @@ def test_a_round_that_was_given_up_is_carried_out_by_nobody(
 
     def leave(job: Any, *rest: Any) -> NoReturn:
         late.append((job.place.ref, rest[-1]))
-        raise KeyboardInterrupt
+        raise Killed
 
     def arrive(event: Event) -> None:
         if (event.step, event.when) == ("commit", "before"):
             row = lake.spark.createDataFrame([(5, 120, "e")], "order int, twice int, note string")
             append_rows(late[0][0], row, late[0][1])
 
-    def die(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
         patch.setattr(commit, "write_difference", leave)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Killed):
             lake.derive(["orders"], large)
     if dies:
         with monkeypatch.context() as patch:
-            patch.setattr(commit, "keep_keys", die)
-            with pytest.raises(KeyboardInterrupt):
+            patch.setattr(commit, "keep_keys", lambda *_: die())
+            with pytest.raises(Killed):
                 lake.derive(["orders"], large, rebuild=True)
     lake.derive(["orders"], large, rebuild=not dies, observe=arrive)
     assert "nothing new" == lake.derive(["orders"], large).how
@@ -524,8 +510,8 @@ def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
     lake.derive(["orders"], large)
     lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
 
-    with pytest.raises(KeyboardInterrupt):
-        lake.derive(["orders"], large, observe=die_at_commit)
+    with pytest.raises(Killed):
+        lake.derive(["orders"], large, observe=at("commit", "before", die))
     lake.foreign("INSERT INTO {out} VALUES (99, 1, 'mine'), (1, 1, 'a key that is there')")
     with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
         lake.derive(["orders"], large)
