@@ -40,12 +40,14 @@ _STARTERS = ("PYTEST_", "SPARK", "PYSPARK")  # what pytest and a starting Spark 
 
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("patient", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=25)
 settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start one Java process for all workers, if there are workers."""
+    """Start one Java process for all workers, if there are workers; try less in the quick suite."""
     servers.check_clients()
+    settings.load_profile("patient" if config.getoption("thorough") else "quick")
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.stash[_JAVA] = shared_java.SharedJava(memory="5g", java="-XX:+UseParallelGC")
         os.environ[shared_java.PLACE] = str(config.stash[_JAVA].place)

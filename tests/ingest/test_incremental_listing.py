@@ -126,7 +126,7 @@ def act(store: Store, oracle: Oracle, action: str, partition: str, count: int) -
     there.update(numbers)
 
 
-@settings(max_examples=150)
+@settings(max_examples=2 * settings().max_examples)
 @given(
     history=st.lists(ACTIONS, min_size=5, max_size=40),
     seeks=st.booleans(),
@@ -151,7 +151,6 @@ def test_a_random_history_is_handed_over_as_full_listings_would(
     assert len(polled.handed) == len(set(polled.handed))
 
 
-@settings(max_examples=100)
 @given(
     history=st.lists(st.tuples(st.sampled_from(["publish", "delete", "overwrite", "poll", "poll"]), st.integers(0, 99)), min_size=5, max_size=60),
     ordered=st.booleans(),

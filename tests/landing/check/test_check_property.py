@@ -74,7 +74,6 @@ def tables(draw: st.DrawFn) -> list[tuple[pa.Table, list[int] | None]]:
     return files
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     files=tables(),
     marker_type=st.sampled_from([pa.int8(), pa.int32(), pa.int64()]),
@@ -120,7 +119,7 @@ ODD_KINDS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(columns=st.dictionaries(ODD_NAMES, ODD_KINDS, max_size=4), twice=st.booleans())
 def test_the_review_refuses_what_the_reader_refuses(
     columns: dict[str, pa.DataType], twice: bool
@@ -158,7 +157,6 @@ def quoted(value: str | None) -> str:
     return f'"{escaped}"'
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.text(max_size=8), st.none() | st.text(max_size=8), MARKERS), max_size=8
@@ -258,7 +256,7 @@ def text_tables(draw: st.DrawFn) -> tuple[dict[str, Any], str, bytes]:
     return metadata, place, text.encode(codec)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=4 * settings().max_examples)
 @given(text_tables())
 def test_text_has_an_error_exactly_when_its_reader_refuses_it(
     table: tuple[dict[str, Any], str, bytes],
@@ -306,7 +304,7 @@ FILE_NAMES = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(
     names=st.sets(FILE_NAMES, max_size=4),
     file_format=st.sampled_from([None, "CSV", "DelimitedText", "parquet"]),

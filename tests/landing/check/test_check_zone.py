@@ -208,7 +208,7 @@ def test_what_the_store_says_is_told(zone: ZoneWriter, monkeypatch: pytest.Monke
     } == {one.found for one in check_zone(str(zone)).findings}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(hits=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), min_size=1, max_size=4))
 def test_no_damage_ends_the_review(hits: list[tuple[int, int]]) -> None:
     """Whatever bytes of a file are wrong, it is a finding of its table, or none."""
