@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
 import signal
 import sys
 import threading
@@ -200,18 +201,31 @@ def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
 def _kept_from_sigterm() -> Iterator[None]:
     """Let Java begin its life without hearing SIGTERM, which `timeout` and systemd send to it, too: it would end first.
 
-    It ends when we do, as its standard input does. What comes for us meanwhile comes when the block ends.
+    It ends when we do, as its standard input does. What comes for us meanwhile, in whatever thread, comes when the
+    block ends.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    _deaf.set()
     try:
         yield
     finally:
+        _deaf.clear()
         signal.signal(signal.SIGTERM, before)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        for number in came[:1]:
+            signal.raise_signal(number)
+
+
+def _deafen() -> None:
+    if _deaf.is_set():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+_deaf = threading.Event()  # whoever is forked now is to hear no SIGTERM
+os.register_at_fork(after_in_child=_deafen)
 
 
 def _check_java(spark: SparkSession) -> None:

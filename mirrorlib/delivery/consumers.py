@@ -116,6 +116,8 @@ def rewind_consumer(
     place = Target.of(target, catalog=catalog, state=state)
     found = known_streams(place, consumer, tables, spark)
     check_start(to)
+    for each in found:  # all are read before one is changed
+        each.present_stream()
     begins = [(each, _begin(each, _commits_of(place, each.table, spark), to)) for each in found]
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:

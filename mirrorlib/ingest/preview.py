@@ -21,8 +21,9 @@ from mirrorlib.delta.ddl import check_vacant
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import MirrorError, first_few
+from mirrorlib.errors import MirrorError, StoreError, first_few
 from mirrorlib.events import pick
+from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.advance import Course, advance_table
 from mirrorlib.ingest.batch.commit import end_pending
 from mirrorlib.ingest.batch.evolve_table import heed_readers, refuse_table
@@ -42,7 +43,7 @@ from mirrorlib.journal.disk import Journal, check_owner
 from mirrorlib.journal.entries import REBUILD, Entry
 from mirrorlib.journal.registry import registries
 from mirrorlib.landing.listing import Tables
-from mirrorlib.names import TableName
+from mirrorlib.names import TableName, parse_name
 from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
 
@@ -127,14 +128,22 @@ def _foresee_all(
 def _with_receivers(job: Job, planned: Iterable[PlannedTable]) -> Iterator[PlannedTable]:
     """Say of each table what its consumers will see."""
     found = defaultdict(list)
-    for registry in registries(job.state):
-        found[registry.table].append(registry.consumer)
+    catalog, unknown = job.target.catalog is not None, ""
+    try:
+        for registry in registries(job.state):
+            found[fold_name(registry.table) if catalog else registry.table].append(
+                registry.consumer
+            )
+    except StoreError as exc:
+        unknown = f"who receives it cannot be told: {exc}"
     for table in planned:
         anew = any(change.startswith(REPLACES) for change in table.schema_changes)
         seen = "all rows go and come" if anew else f"what {table.rows:,} change rows come to"
         seen = "what differs" if job.rebuilds and not anew else seen
-        names = sorted(found[table.table]) if table.batches else ()
-        yield replace(table, receivers=tuple(f"the consumer {n} will see {seen}" for n in names))
+        called = fold_name(parse_name(table.table).table) if catalog else table.table
+        told = [f"the consumer {n} will see {seen}" for n in sorted(found[called])]
+        told += [unknown] if unknown else []
+        yield replace(table, receivers=tuple(told if table.batches else ()))
 
 
 def _failed(planned: PlannedTable, name: TableName, exc: Exception) -> PlannedTable:

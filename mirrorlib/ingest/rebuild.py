@@ -131,7 +131,11 @@ def _check(journal: Journal, name: TableName, start_at: int | None) -> tuple[str
     lives, table = lives_in(journal, name), str(name)
     known = find_rebuilt(journal, lives)
     newest = journal.newest_of(lives)
-    if known is None or (newest is not None and newest.done is None) or journal.is_gone(lives[-1]):
+    if known is not None and journal.is_gone(lives[-1]):
+        msg = "the table's folder was gone from the landing zone, and with it what it would be computed from"
+        step = "Bring the folder back and run mirrorlib apply, which begins anew by what is there."
+        raise JournalError(msg, table=table, next_step=step)
+    if known is None or (newest is not None and newest.done is None):
         msg = "there is nothing to rebuild: nothing has been applied, or a batch is under way"
         step = "Run mirrorlib apply once, with --allow-foreign-writes where it refuses others' writes, and call again."
         raise JournalError(msg, table=table, next_step=step)
@@ -230,7 +234,7 @@ def _find_undoable(journal: Journal, name: TableName) -> tuple[Life, Entry, Done
     """Return the life of a rebuild that can be undone, its batch, and how the one before ended; else `JournalError`."""
     lives, table = lives_in(journal, name), str(name)
     entry, was = journal.newest_of(lives), find_rebuilt(journal, lives[:-1])
-    done = entry.done if entry and lives[-1].why == REBUILD and entry.plan.batch == 1 else None
+    done = entry.done if entry else None
     if entry is None or done is None or done.kind != "difference":
         msg = "there is no rebuild to undo: the newest batch is none, or replaced the table whole"
         step = "See what was applied: mirrorlib ledger TARGET"

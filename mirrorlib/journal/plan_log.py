@@ -89,9 +89,11 @@ class PlanLog(Generic[S, P, D, E]):
         plan = self._value(self._plans, f"{place}.plan.json")
         return self._entry(plan=plan, done=self._find(self._outcomes, f"{place}.done.json"))
 
-    def record(self, path: str, revive: Callable[[dict[str, Any]], T]) -> T | None:
+    def record(
+        self, path: str, revive: Callable[[dict[str, Any]], T], step: str | None = None
+    ) -> T | None:
         """Read a file; None where there is none, `JournalError` where it is damaged or of another format."""
-        error, step = JournalError, self.mend
+        error, step = JournalError, step or self.mend
         return read_record(self.state, path, revive, "the journal", error, self.table, step)
 
     def _find(self, kind: type[V], path: str) -> V | None:

@@ -62,7 +62,10 @@ class Registry(PlanLog[Stream, WindowPlan, WindowDone, WindowEntry]):
     def forgotten(self) -> tuple[int, str]:
         """Return how many streams there were before the consumer was dropped, and their lineage, "" where not known."""
         path = f"{self.folder}/{_FORGOTTEN}"
-        told = self.record(path, lambda said: (int(said["ordinal"]), said.get("lineage", "")))
+        step = (
+            "Restore the file, or remove it: the consumer counts as one that was never there then."
+        )
+        told = self.record(path, lambda said: (int(said["ordinal"]), said.get("lineage", "")), step)
         return told or (0, "")
 
     def streams(self) -> dict[int, str]:

@@ -128,10 +128,12 @@ def _target_at(root: str) -> Target | None:
 def _mirrors(place: Target, state: Store, gaps: list[str]) -> Iterator[Edge]:
     for name, journal in find_journals(state).items():
         with noted(gaps):
-            lives = journal.lives()
-            if (entry := journal.newest_of(lives)) is None:
+            # Of a life that has planned nothing yet, as after a reset, what the one before has done holds.
+            planned = ((life, journal.newest(life)) for life in reversed(journal.lives()))
+            life, entry = next((one for one in planned if one[1]), (None, None))
+            if life is None or entry is None:
                 continue
-            done = journal.last_done(lives[-1], entry.plan, entry.done)
+            done = journal.last_done(life, entry.plan, entry.done)
             keys = Keys(partition=entry.plan.policies.keys)
             if done is not None:  # what the table itself is said to have
                 keys = stored_keys({KEYS_PROPERTY: done.keys}) or Keys()

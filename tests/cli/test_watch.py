@@ -20,7 +20,7 @@ from little import child_environment
 from mirrorlib.cli import command as calling
 from mirrorlib.cli import main as cli
 from mirrorlib.cli import run
-from mirrorlib.cli.run import Stop, stop_on_signals
+from mirrorlib.cli.run import Stop, _kept_from_sigterm, stop_on_signals
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.events import Event
 from mirrorlib.ingest.report import ApplyReport, TableReport
@@ -122,6 +122,26 @@ def test_a_zone_that_is_not_there_when_a_watch_begins_is_wrong_usage(tmp_path: P
     """Nobody would wait for a mistyped path."""
     with pytest.raises(LandingZoneError):
         watched(lambda: report_on(tmp_path / "zone"), Stop())
+
+
+def test_a_sigterm_while_java_starts_comes_behind_it() -> None:
+    """Whichever thread takes it; Java itself does not hear it."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    try:
+        with _kept_from_sigterm():
+            waiting = [sys.executable, "-c", "import time; time.sleep(60)"]
+            java = subprocess.Popen(waiting, preexec_fn=lambda: None)  # noqa: PLW1509  # as PySpark does
+            os.kill(os.getpid(), signal.SIGTERM)
+            java.send_signal(signal.SIGTERM)
+            assert not came
+        assert [signal.SIGTERM] == came
+        with pytest.raises(subprocess.TimeoutExpired):
+            java.wait(0.2)
+        java.kill()
+        java.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.thorough

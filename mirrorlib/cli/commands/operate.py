@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from functools import partial
 
@@ -10,6 +11,7 @@ import mirrorlib
 from mirrorlib.cli.arguments import EVENTS, MEMORY, PLACE, TABLES, TARGET, bound, given, refuse
 from mirrorlib.cli.command import Command, call
 from mirrorlib.cli.run import start_spark
+from mirrorlib.errors import MirrorError
 from mirrorlib.operate.ledger import LAST
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report
@@ -44,7 +46,10 @@ def _verify(arguments: argparse.Namespace) -> Report:
 
         target = Target.of(arguments.target, catalog=arguments.catalog, state=arguments.state)
         known = known_streams(target, arguments.consumer, arguments.tables)
-        places = (place_of(one.present_stream().to) for one in known)
+        places = []
+        for one in known:
+            with contextlib.suppress(MirrorError):  # as its table will say
+                places.append(place_of(one.present_stream().to))
         return call(mirrorlib.verify_consumer, arguments, spark=start_spark(arguments, *places))
     if arguments.to is not None:
         arguments.refuse("argument --to: means nothing without --consumer")

@@ -58,10 +58,10 @@ def listen(
 
 def _open(to: str | os.PathLike[str]) -> Listener:
     msg, step = f"events cannot be passed on to {to}", "Give a file, in a folder that is there."
-    # Its reader would end with the first event, and the next one wait for ever.
-    if Path(to).is_fifo():
-        raise ParameterError(msg, found="a named pipe", next_step=step)
     try:
+        # Its reader would end with the first event, and the next one wait for ever.
+        if Path(to).is_fifo():
+            raise ParameterError(msg, found="a named pipe", next_step=step)
         if to in {"openlineage", "otel"}:
             step = how_to_install(cast("Extra", to))
             return Listener(str(to), import_module(f"{__package__}.to_{to}").open_client())

@@ -110,7 +110,8 @@ class WhereReport(Report):
 class Past:
     """What is there of a table's past; what is found to be gone is in *lost*, each once."""
 
-    def __init__(self, state: Store, name: TableName) -> None:
+    def __init__(self, state: Store, name: TableName, called: Collection[TableName] = ()) -> None:
+        """Open it; its consumers know the table of a catalog by what it is *called* there."""
         self.state, self.name, self.lost = state, name, dict[str, None]()
         self.journal = Journal(state, name)
         self.lives = self.journal.lives()
@@ -119,7 +120,8 @@ class Past:
         zone = zone_of(self.journal.read_status(), self.journal.newest_of(self.lives))
         self.zone = open_store(zone or state.url)
         names = [TableName.from_segment(one).table for one in contents(state, FOLDER).folders]
-        self._registries = [Registry(state, consumer, name) for consumer in names]
+        pairs = product(names, called or [name])
+        self._registries = [Registry(state, consumer, table) for consumer, table in pairs]
         self._streams, self._window = cache(Registry.all_streams), cache(Registry.entry)
 
     def files_of(self, life: Life, batch: int) -> list[tuple[Plan, PlannedFile]]:
@@ -137,7 +139,7 @@ class Past:
             try:
                 for stream in self._streams(registry):
                     yield from self._given(registry, stream, version, table_id)
-            except JournalError as exc:
+            except MirrorError as exc:
                 self.lost[f"what {registry.consumer} was given: {exc}"] = None
 
     def _given(

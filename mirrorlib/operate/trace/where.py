@@ -30,15 +30,16 @@ from mirrorlib.errors import (
 )
 from mirrorlib.feed.changes import Change, first_changes
 from mirrorlib.feed.window import Bound, open_window
-from mirrorlib.identifiers import quote
+from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.ingest.rows.decode import iter_pieces
 from mirrorlib.ingest.rows.marks import read_marks
 from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
+from mirrorlib.journal.registry import registries
 from mirrorlib.landing.columns import MARKER_NAMES
 from mirrorlib.landing.types import INSTANT
 from mirrorlib.landing.values import fit_values
-from mirrorlib.names import find_key, only_table
+from mirrorlib.names import find_key, only_table, parse_name
 from mirrorlib.operate.ledger import find_applied
 from mirrorlib.operate.trace.files import Past, Step, WhereReport, trace_file
 from mirrorlib.operate.verify.applied_files import open_planned
@@ -89,7 +90,10 @@ def where_is(
         raise LandingZoneError(msg, table=table, next_step=step)
     place = Target.of(target, catalog=catalog, state=state)
     store = open_store(place.state)
-    past = Past(store, only_table(find_applied(store), table, JournalError))
+    name = only_table(find_applied(store), table, JournalError)
+    exported = {one.table for one in registries(store)} if catalog is not None else ()
+    called = [parse_name(one) for one in exported if fold_name(one) == fold_name(name.table)]
+    past = Past(store, name, called)
     if spark is None or key is None:
         steps = trace_file(past, str(file))
     else:

@@ -80,7 +80,6 @@ def verify_consumer(
 
     Raises:
         JournalError: there is no such consumer, or it does not receive the tables.
-        LandingZoneError: *to* is not where the consumer receives.
 
     """
     check_sample(sample)
