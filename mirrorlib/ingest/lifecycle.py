@@ -20,7 +20,7 @@ from mirrorlib.ingest.batch.evolve_table import fence_lives, refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.outcome import outcome_of
 from mirrorlib.ingest.files.cleanup import PLACES
-from mirrorlib.ingest.files.continued_life import lost_files
+from mirrorlib.ingest.files.continued_life import applied_entries, find_rebuilt, lost_files
 from mirrorlib.ingest.files.history import passed_files
 from mirrorlib.ingest.files.plan import first_position, passed_over
 from mirrorlib.ingest.files.table_folder import OpenedFolder
@@ -94,7 +94,7 @@ def lives_of(
     if coming is None:
         return lives
     why, start = coming
-    ordinal, zone = len(lives) + 1, job.zone.url
+    ordinal, zone = (lives[-1].ordinal if lives else 0) + 1, job.zone.url
     # What a table that starts over shows has come since.
     existing = bool(lives) or not opened.plain or job.options.include_existing
     if not write:
@@ -200,6 +200,10 @@ def tell_lost(work: Work, opened: OpenedFolder) -> Iterator[str]:
         return
     places = [f"{source.folder}/{place}" for place in PLACES.values()]
     left = left or any(source.zone.list_folder(place) is not None for place in places)
+    # A folder that was copied back has files of other identities: what they hold tells.
+    found = None if left else find_rebuilt(work.journal, work.lives[:-1])
+    last = next(applied_entries(work.journal, *found), None) if found else None
+    left = left or (last is not None and any(map(source.has, last.plan.files)))
     if left and work.life.why == "re-created":
         msg = "the folder has come back without files that were applied before, and their rows would go"
         anew = f"mirrorlib reset TARGET {work.table}"

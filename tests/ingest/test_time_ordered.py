@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -250,6 +251,28 @@ def test_a_reset_tells_which_applied_files_are_gone(
     found = apply(spark, zone, target)
     assert "current" == found.state, found.reason
     assert f"gone: {plan} is damaged or lost" in found.warnings[0]
+
+
+@pytest.mark.thorough
+def test_a_folder_that_was_copied_back_is_known_by_what_its_files_hold(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """They are others to the store, as from a backup."""
+    zone.table("z", keys=["id"]).file([{"id": 1}])
+    first, _ = (orders.file([{"id": number, "v": "old"}]) for number in (1, 2))
+    assert "current" == apply(spark, zone, target, tables="orders").state
+    kept = shutil.copytree(orders.folder, zone.root.with_name("kept"))
+    shutil.rmtree(orders.folder)
+    assert "gone" == apply(spark, zone, target, tables="orders").state
+    shutil.copytree(kept, orders.folder)
+    first.unlink()
+
+    refused = apply(spark, zone, target, tables="orders")
+
+    assert ("failed", True) == (refused.state, "come back without files" in refused.reason)
+    shutil.copy2(kept / first.name, first)
+    assert "current" == apply(spark, zone, target, tables="orders").state
+    assert {1: "old", 2: "old"} == values(spark, target)
 
 
 @pytest.mark.thorough

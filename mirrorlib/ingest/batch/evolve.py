@@ -134,14 +134,14 @@ class Newcomer:
             raise self._error(column, _NONE_HOLDS_BOTH, types, _way_out(source), row)
         old = find_column(self.before, mine.name)
         rewrites = old is not None and not _widens_in_place(old.type, wider, policies.readers)
-        if rewrites and not self.rewritable:
-            msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
-            step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
-            raise self._error(column, msg, types, step, row)
         if policies.evolution != "widen":
             policy, option = _refusing(policies, "--evolution widen")
             msg = f"the column would have to become {sql_type(wider)}, and {policy}"
             raise self._error(column, msg, types, f"Allow it with {option}.", row)
+        if rewrites and not self.rewritable:
+            msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
+            step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
+            raise self._error(column, msg, types, step, row)
         if rewrites and self.divisible and self.earlier:
             raise BatchEndsError
         wide = replace(mine, type=wider)

@@ -232,8 +232,12 @@ class History:
         roots = {root for root, _ in self._files}
         mine = roots & {"", self.zone}
         moved = {root for root in roots - mine if self._is_here(root)}
+        # The same place by another name has the same files.
+        same = {root for root in moved if settled(root) == settled(self.zone)}
         found = {
-            name: (_UNKNOWN, at) for (root, name), (_, at) in self._files.items() if root in moved
+            name: (etag if root in same else _UNKNOWN, at)
+            for (root, name), (etag, at) in self._files.items()
+            if root in moved
         }
         return found | {name: known for (root, name), known in self._files.items() if root in mine}
 

@@ -125,7 +125,9 @@ class IncrementalListing:
             sees_all = self._history.in_order(files.values())
         else:
             begun = {WHOLE_FOLDER: min(files) - 1, **position}
-            sees_all = not next_run(listing, begun).gap
+            endings = {file.name.rpartition(".")[2] for file in files.values()}  # it asks for one
+            whole = not (next_run(listing, begun).gap or listing.doubled)
+            sees_all = whole and len(endings) == 1
         if sees_all:  # else a short look would not
             zone, batch = self._history.zone, entry.plan.batch if entry else 0
             self._listed = Listed(

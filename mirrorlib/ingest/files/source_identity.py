@@ -18,7 +18,7 @@ from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, polici
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import REBUILD, Entry, Plan, proof_of
 from mirrorlib.landing.metadata.declared import DETECTION_NAMES, TableMetadata
-from mirrorlib.names import WHOLE_FOLDER
+from mirrorlib.names import WHOLE_FOLDER, partition_of
 from mirrorlib.store import StoredFile
 from mirrorlib.store.target import settled
 
@@ -146,8 +146,10 @@ def check_policies(work: Work, opened: OpenedFolder, entry: Entry | None) -> Non
             was, now, how = "snapshots", "changes", "with"
         msg = f"the table was filled from {was}, and its files are now to be read as {now}"
         step, file = f"Apply it {how} --snapshots, {start_over}", None
-    elif entry.position.keys() - {WHOLE_FOLDER} and not (
-        opened.metadata and opened.metadata.partitioned
+    elif (
+        applied.plain is None
+        and any(partition_of(one.name) != WHOLE_FOLDER for one in entry.plan.files)
+        and not (opened.metadata and opened.metadata.partitioned)
     ):
         msg = "isPartitionEnabled was taken back, and what was applied lies in partition folders"
         step = f"Put it back, {start_over}"
