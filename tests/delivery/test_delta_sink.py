@@ -406,6 +406,26 @@ def test_a_snapshot_takes_the_place_of_lost_changes(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.thorough
+def test_a_source_that_has_become_narrower_fits_every_receiver(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As a mirror that was reset, whose first file has other types, or a derived table; for inserts alone, too."""
+    source = Source(spark, tmp_path, "id bigint, v double").run("INSERT INTO {t} VALUES (1, 0.5)")
+    receivers = [Receiver(source, mode) for mode in MODES]
+    side_by_side(Receiver.take, receivers, on_expired="snapshot")
+    anew = spark.sql("SELECT CAST(2 AS int) id, CAST(1.5 AS float) v").write.format("delta")
+    anew.mode("overwrite").option("overwriteSchema", "true").save(str(source.path))
+    side_by_side(Receiver.take, receivers, on_expired="snapshot")
+    source.run("INSERT INTO {t} VALUES (3, 2.5)")
+    side_by_side(Receiver.take, receivers, on_expired="snapshot")
+
+    log, copy, history = receivers
+    assert source.rows() == copy.rows()
+    assert {(1, 0.5), (2, 1.5), (3, 2.5)} == {row[:2] for row in history.rows(["id", "v"])}
+    assert {(2, 1.5), (3, 2.5)} < {row[:2] for row in log.rows(["id", "v"])}
+
+
+@pytest.mark.thorough
 def test_a_copy_that_has_lost_a_file_is_no_reason_to_load_its_source_anew(
     spark: SparkSession, tmp_path: Path
 ) -> None:

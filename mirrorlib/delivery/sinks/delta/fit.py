@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from mirrorlib.commit.mark import Mark, append_rows, overwrite_columns
@@ -24,7 +25,7 @@ from mirrorlib.delta.table import find_table
 from mirrorlib.errors import FeedExpiredError, MirrorError, SchemaError
 from mirrorlib.feed.net import is_comparable
 from mirrorlib.feed.schemas import in_its_order
-from mirrorlib.identifiers import find_name, fold_name
+from mirrorlib.identifiers import find_name, fold_name, quote
 from mirrorlib.journal.streams import begin_anew, snapshot_command
 from mirrorlib.landing.columns import OURS
 
@@ -67,8 +68,15 @@ def fit_columns(work: WindowWork) -> WindowWork:
             rows = work.spark.createDataFrame([], t.StructType(added))
             append_rows(work.ref, rows, _side_mark(work, "grow"), grows=True)
         work = replace(work, found=find_table(work.spark, work.ref) or work.found)
+    # What is narrower than the target's, as in a table that was made anew, is cast: an append by path does not.
+    narrow = {
+        new.name: f.col(quote(new.name)).cast(old.dataType)
+        for old, new in others
+        if widening(new.dataType.simpleString(), old.dataType.simpleString())
+    }
     # The window's structs get the target's order of fields.
-    ordered = in_its_order(work.frame, work.found.schema)
+    rows = work.frame.withColumns(narrow) if narrow else work.frame
+    ordered = in_its_order(rows, work.found.schema)
     collected = work.collected if ordered is work.frame else None
     return replace(work, frame=ordered, collected=collected)
 
