@@ -141,5 +141,6 @@ READERS: Mapping[str, Reader] = {
     "snapshot|now|N": bound,
     "max_bytes": size,
     "rewrite_limit": size,
+    "catalog": given,
     "state": given,
 }

@@ -24,7 +24,7 @@ from mirrorlib.cli.command import (
 from mirrorlib.cli.main import CLOSED, OK, SIGNALLED, STOPPED, USAGE
 from mirrorlib.delivery.report import ExportReport
 from mirrorlib.delta.lock import has_lost_java
-from mirrorlib.delta.trouble import is_sparks, spark_error
+from mirrorlib.delta.trouble import ENDED, is_sparks, spark_error, tell_trouble
 from mirrorlib.errors import LocalSparkError, MirrorError, StoreError
 from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.operate.listeners.listen import listen
@@ -232,8 +232,11 @@ def _check_java(spark: SparkSession) -> None:
     try:
         spark.conf.get("spark.sql.session.timeZone")
     except Exception as exc:
-        if not has_lost_java(exc):
+        told = tell_trouble(exc, "answer")
+        msg, step = told.reason, told.next_step
+        if has_lost_java(exc):
+            msg = "the Java process has ended: it ran out of memory, or was killed"
+            step = "Start the command again, with more --memory if it was too little; the next run goes on."
+        elif told != ENDED:
             return  # the tables have said what is wrong
-        msg = "the Java process has ended: it ran out of memory, or was killed"
-        step = "Start the command again, with more --memory if it was too little; the next run goes on."
         raise LocalSparkError(msg, next_step=step) from exc

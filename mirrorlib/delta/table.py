@@ -151,7 +151,7 @@ def check_made(found: Found | None, table: str) -> Found:
     """Return a table that was just made; `ForeignWriteError` where somebody has removed it."""
     if found is None:
         msg = "the table is gone as soon as it was made"
-        step = "Run again; if it stays, see what lies in its place."
+        step = "Run again; if it stays, see what lies there; where Spark's files are not this machine's, give a URL."
         raise ForeignWriteError(msg, table=table, next_step=step)
     return found
 

@@ -54,7 +54,11 @@ class Trouble:
 
 _RIGHTS = Trouble(
     reason="Spark may not read or write the table or its files",
-    next_step="Give whoever runs this the rights to it.", outside=True)  # fmt: skip
+    next_step="Give whoever runs this the rights to it.", outside=True,
+    found=r"(?P<found>(?:User|[Pp]rincipal)\b[^\n]*? does not have [^\n]+?)\.?$")  # fmt: skip
+ENDED = Trouble(
+    reason="the Spark Connect server has ended the session, as when nobody has used it for an hour",
+    next_step="Start anew; the next run goes on.", outside=True)  # fmt: skip
 # By how their names begin; the first that fits counts.
 _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_MAX_COMMIT_RETRIES",
@@ -138,6 +142,7 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("DELTA_UNKNOWN_CONFIGURATION", "DELTA_CANNOT_MODIFY_TABLE_PROPERTY"): Trouble(
         reason="this Delta does not take a property that the table has to have", next_step=_NEWER),
     ("INSUFFICIENT_PERMISSIONS", "UNAUTHORIZED", "PERMISSION_DENIED"): _RIGHTS,
+    ("INVALID_HANDLE",): ENDED,
 }  # fmt: skip
 _OLDER = {  # words of Spark 3.5 and Delta 3 that have no condition there, and the one that they have since
     "It is possible the underlying files have been updated": "FAILED_READ_FILE.FILE_NOT_EXIST",
@@ -194,7 +199,7 @@ def tell_trouble(exc: BaseException, doing: str) -> Trouble:
             return replace(trouble, found=said["found"][:_LONGEST] if said else None)
     for word, trouble in _TEXTS.items():
         if word in text:
-            return trouble
+            return replace(trouble, found=None)
     if raised := _RAISED.search(text):  # its own words may hold values
         found = f"{raised['kind']}, {raised['place']}"
         reason = "a Python function failed that rows go through"

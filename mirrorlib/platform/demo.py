@@ -176,7 +176,7 @@ def _apply(spark: SparkSession, zone: Path, target: Path) -> mirrorlib.ApplyRepo
 
 
 def _what_next(folder: Path, zone: Path, target: Path, seconds: float) -> tuple[str, ...]:
-    command = sys.argv[0]  # as it was called
+    command = shlex.quote(sys.argv[0])  # as it was called
     landing, tables = (_short(place) for place in (zone, target))
     return (
         "",

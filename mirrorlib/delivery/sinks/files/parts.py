@@ -35,13 +35,13 @@ _FASTER = {
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "128m",
     # Spark's default; by Databricks' own, files of lost tasks stay beside the others, which its readers pass over.
     "spark.sql.sources.commitProtocolClass": f"{_SPARKS}.SQLHadoopMapReduceCommitProtocol",
+    "spark.sql.legacy.nullValueWrittenAsQuotedEmptyStringCsv": "false",  # another default
 }
 _CONF = {
-    # Spark's default, INT96, is read as nanoseconds by others: years after 2262 would be lost.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # here too: a session that all share is nobody's to set up
-    "spark.sql.legacy.nullValueWrittenAsQuotedEmptyStringCsv": "false",
-}
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED"
+}  # here too: a session that all share is nobody's to set up
+# Spark's default, INT96, is read as nanoseconds by others: years after 2262 would be lost.
+_MOMENTS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _TEXT = {
     **JSON_OPTIONS,  # moments in CSV are those of JSON
     "compression": "none",  # whatever the cluster's default is, the name says nothing of it
@@ -71,8 +71,10 @@ def write_parts(
     delivery: Delivery, store: Store, folder: str, file_format: FileFormat
 ) -> tuple[tuple[StoredFile, ...], int]:
     """Write a window into a new folder, nobody else's; return the files in order, and how many rows they hold."""
-    counted = Observation()
-    with configured(delivery.frame.sparkSession, _CONF, _FASTER):
+    counted, kinds = Observation(), [field.dataType for field in delivery.frame.schema.fields]
+    has_moments = not all(is_free_of(kind, {"timestamp"}) for kind in kinds)
+    needed = _CONF | (_MOMENTS if has_moments and file_format == "parquet" else {})
+    with configured(delivery.frame.sparkSession, needed, _FASTER):
         rows = _shaped(_in_order(delivery), file_format)
         rows = rows.observe(counted, f.count(f.lit(1)).alias("rows"))
         name, options = _WRITERS[file_format]
