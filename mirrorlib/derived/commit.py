@@ -7,10 +7,10 @@ In: a `DeriveJob` and a round. Out: `DeriveReport`. Promise: the commit is there
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from logging import INFO
-from typing import Any, Final
+from typing import Any
 
 from pyspark.errors import AnalysisException
 
@@ -21,10 +21,11 @@ from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
 from mirrorlib.delta.sessions import WRITES_DATES, active, configured
-from mirrorlib.delta.table import Found
+from mirrorlib.delta.table import Found, check_made
 from mirrorlib.delta.trouble import as_mirror_error, is_sparks
 from mirrorlib.derived.compute import MOVES, Computed, compute
 from mirrorlib.derived.job import (
+    MEANT,
     DerivedTarget,
     DeriveJob,
     make_derived,
@@ -37,12 +38,11 @@ from mirrorlib.derived.sources import Round, end_round, forget_others
 from mirrorlib.derived.strategy.origins import origins_of
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.events import LOG, emit, pick
-from mirrorlib.journal.streams import Outcome
 from mirrorlib.keys.value import Keys
 from mirrorlib.store import open_store
 
 _KEYS = "keys"  # in what a commit says: the property that belongs to it
-_VOID: Final = "void"  # its outcome: it has a round's mark, and holds what the one before it does
+_ATTEMPT = "attempt"  # and who has made it: two runners may be at one round, of other windows
 
 
 def commit_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DeriveReport:
@@ -57,7 +57,7 @@ def commit_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> Deriv
         raise as_mirror_error(exc, job.name) from exc
     job.tell("done", "before", planned)
     write_record(job.place, report)
-    end_round(job.sources, planned, "delivered", report.added + report.removed, report.seconds)
+    end_round(job.sources, planned, report.added + report.removed, report.seconds)
     forget_others(job.sources, planned)
     job.tell("done", "after", planned)
     _tell(job, report, committer.computed)
@@ -117,11 +117,13 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
     def _write(self, before: DerivedTarget, table: Found) -> tuple[int, int] | None:
         """Write one commit; return how many rows came and went, None where the commit itself tells."""
         job, ref, computed = self.job, self.job.place.ref, self.computed
-        mark = self._mark(before)
+        mark = self._mark(before, table)
         if computed.how == "nothing new":
             mark_nothing(job.session, ref, mark)
             return 0, 0
         if computed.old is None:
+            # All rows go that are there by now.
+            mark = replace(mark, facts={**mark.facts, ON: self.ready})
             replace_rows(job, before, computed.new, mark)
             return None
         if computed.added:
@@ -134,19 +136,26 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         by = keys.primary if keys.unique and pure else ()
         return write_difference(job, table, difference(computed.old, computed.new, by), by, mark)
 
-    def _mark(self, before: DerivedTarget) -> Mark:
-        """Say in the commit what it has made of which versions."""
+    def _mark(self, before: DerivedTarget, table: Found) -> Mark:
+        """Say in the commit what it has made of which versions, and which round it is."""
         job, planned, computed = self.job, self.planned, self.computed
         facts: dict[str, Any] = {
             "derived": job.name,
+            MEANT: table.id,
+            _ATTEMPT: planned.plans[0].attempt,
             ON: before.last.newest,
             "how": computed.how,
             "plan": computed.shape.fingerprint,
             MOVES: computed.shape.moves,
             _KEYS: keys_property(computed.keys.keys).get(KEYS_PROPERTY, ""),
-            "sources": [pick(plan, "stream", "until", "table_id") for plan in planned.plans],
+            "sources": [
+                pick(plan, "stream", "until", "table_id", "until_hash") for plan in planned.plans
+            ],
         }
-        return _next_mark(job, planned, before, facts)
+        state, app_id = open_store(job.place.root.state), f"mirrorlib:derive:{job.name}"
+        return before.last.next_mark(
+            job.session, job.place.ref, state, app_id, planned.streams[0], planned.number, facts
+        )
 
     def is_overtaken(self, before: DerivedTarget, failure: Exception) -> bool:
         return not isinstance(failure, MirrorError) and was_overtaken(before.last.log, self.ready)
@@ -156,7 +165,7 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         uuid, number, table = planned.streams[0].uuid, planned.number, job.place.shown
         what, step = f"round {number}", "Remove the table; the next run makes it anew."
         last = before.last.prove_next(uuid, number, what, table=table, next_step=step)
-        if last is None:
+        if last is None or last.facts.get(_ATTEMPT) != planned.plans[0].attempt:
             raise self._busy()
         added, removed = self.written or (last.rows, 0)
         job.tell("commit", "after", planned, added + removed)
@@ -175,49 +184,15 @@ class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
         )
 
 
-def _next_mark(
-    job: DeriveJob, planned: Round, target: DerivedTarget, facts: Mapping[str, Any]
-) -> Mark:
-    """Say in a commit which round it is; the number grows from one beginning to the next."""
-    state, app_id = open_store(job.place.root.state), f"mirrorlib:derive:{job.name}"
-    last = target.last
-    if not (last.facts or last.complete):
-        # Delta knows a mark for longer than the log tells of it. Now is ahead of them; a round whose commit nobody can
-        # see any more is compared with what is there, so it may come again.
-        last = replace(last, facts={"epoch": int(time.time()) // 2})
-    return last.next_mark(
-        job.session, job.place.ref, state, app_id, planned.streams[0], planned.number, facts
-    )
-
-
-def close_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DerivedTarget:
-    """End a round that an earlier run has left, unless its commit is there, by one without rows that has its mark.
-
-    Who is still at it can carry it out no more. How it has ended is written down, and the keys that hold then, whose
-    runner may have died before it did. Returns the table, given as it was found, as it is then.
-    """
-    stream, last, foreign = planned.streams[0].uuid, target.last, target.last.foreign
-    if target.found is not None and last.window_of(stream) < planned.number:
-        # It holds what it did; what others wrote since then stays seen.
-        on = last.version if foreign is None else min(last.version, foreign.version - 1)
-        void = {**last.facts, "outcome": _VOID, ON: on}
-        mark_nothing(job.session, job.place.ref, _next_mark(job, planned, target, void))
-        target = open_target(job)
-    facts, there = target.last.facts, target.last.window_of(stream) >= planned.number
-    if target.found is not None and facts:
-        keys = stored_keys({KEYS_PROPERTY: facts.get(_KEYS) or ""}) or Keys()
-        keep_keys(job.session, job.place.ref.sql, target.found.properties, keys)
-    ended: Outcome = "delivered" if there and facts.get("outcome") != _VOID else _VOID
-    end_round(job.sources, planned, ended, 0, 0.0)
-    return open_target(job)
-
-
-def nothing_new(job: DeriveJob, target: DerivedTarget) -> DeriveReport:
-    """Tell that no source has a new version."""
-    properties = target.found.properties if target.found is not None else {}
-    versions = [source.table.commits.newest for source in job.sources]
-    windows = [(version, version) for version in versions]
-    return _report(job, windows, target.last.version, stored_keys(properties) or Keys())
+def nothing_new(job: DeriveJob, planned: Round, target: DerivedTarget) -> DeriveReport:
+    """Tell that no source has a new version; and the keys, and how far the table is, where a run that died has not."""
+    told = {KEYS_PROPERTY: (target.held or {}).get(_KEYS, "")}
+    found, keys = check_made(target.found, job.place.shown), stored_keys(told) or Keys()
+    keep_keys(job.session, job.place.ref.sql, found.properties, keys)
+    if not planned.is_told:
+        end_round(job.sources, replace(planned, number=planned.number - 1), None, 0.0)
+    windows = [(plan.until, plan.until) for plan in planned.plans]
+    return _report(job, windows, target.last.version, keys)
 
 
 def _report(

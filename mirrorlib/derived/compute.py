@@ -123,12 +123,10 @@ def _opened(
     if [stream for stream, *_ in held] != [stream for stream, *_ in wanted]:
         return "its sources are not those of the last run, or its progress was reset"
     if held != wanted:
-        return "it, or a source, was made anew since the last run"
+        return "a source was made anew or put back since the last run"
     windows = []
     for source, plan in zip(job.sources, planned.plans, strict=True):
         commits, shown = source.table.commits, source.place.shown
-        if commits.metadata.id != plan.table_id:
-            return f"{shown} was made anew"
         try:
             windows.append(open_window(commits, plan.after, plan.until))
             if not keeps(commits.metadata_at(plan.after), commits.metadata_at(plan.until)):

@@ -7,6 +7,7 @@ is different and nothing else.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from mirrorlib.derived.frames import Transform
 
 OWNER = "mirrorlib.derived"  # the name of the derived table that a table is
+MEANT = "target"  # in what a commit says: the id of the table that it was meant for
 _OURS = frozenset({FRESH, NET, NEW, OP, SET})  # columns of what is staged
 
 
@@ -83,8 +85,12 @@ class DerivedTarget:
 def open_target(job: DeriveJob) -> DerivedTarget:
     """Open the table as it is now."""
     session, ref = job.session, job.place.ref
+    # Delta knows a mark for longer than the log tells of it, and late runners have those of a table that was removed:
+    # now is ahead of them. A round whose commit nobody can see any more is compared with what is there, so it may come
+    # again.
+    fresh = {"epoch": int(time.time()) // 2}
     if (found := find_table(session, ref)) is None:
-        return DerivedTarget(last=LastCommit(log=open_log(session, ref), newest=-1))
+        return DerivedTarget(last=LastCommit(log=open_log(session, ref), newest=-1, facts=fresh))
     owner = found.properties.get(OWNER)
     if owner != job.name:
         msg = "the target is a table that is not this derived table"
@@ -97,7 +103,10 @@ def open_target(job: DeriveJob) -> DerivedTarget:
         msg = "somebody else has written to the derived table"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=foreign.told, next_step=step)
-    held = last.facts if last.facts.get("derived") == job.name else None
+    last = last if last.facts else replace(last, facts=fresh)
+    # A late runner's commit tells of the table that was there before this one.
+    is_own = last.facts.get(MEANT, found.id) == found.id
+    held = last.facts if is_own and last.facts.get("derived") == job.name else None
     return DerivedTarget(last=last, found=found, held=held)
 
 

@@ -1,9 +1,8 @@
 """Run: bring a derived table up to date with its sources, once and for all of each change.
 
-In: tables, a transformation, a target. Out: `DeriveReport`. Delivery: exactly once. A round of windows, one a
-source, is planned put-if-absent before anything is computed; the one commit that carries it out says which round it
-is; then each window is done. What a derived table holds is at every version the transformation of one version of each
-source.
+In: tables, a transformation, a target. Out: `DeriveReport`. Delivery: exactly once. The one commit that carries out
+a round of windows, one a source, says which round it is and up to where it goes: there the next one goes on. What a
+derived table holds is at every version the transformation of one version of each source.
 """
 
 from __future__ import annotations
@@ -14,19 +13,17 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.derived.commit import close_round, commit_round, nothing_new
+from mirrorlib.derived.commit import commit_round, nothing_new
 from mirrorlib.derived.compute import MOVES
 from mirrorlib.derived.frames import Transform
 from mirrorlib.derived.job import DeriveJob, open_target
 from mirrorlib.derived.report import DeriveReport
 from mirrorlib.derived.sources import (
     CONSUMER,
-    Round,
     begun_streams,
     find_place_with_state,
     next_round,
     open_sources,
-    pending_round,
 )
 from mirrorlib.events import Observer, unobserved
 from mirrorlib.journal.disk import open_state
@@ -101,31 +98,14 @@ def derive_table(
 
 
 def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
-    """Carry out the round that an earlier run has planned, or the next where it has ended or something may be new."""
+    """Carry out the next round, where something may be new."""
     target = open_target(job)  # first: a target that is refused does not give the name away
-    streams = begun_streams(job.sources, job.place.ref.address, target.last.window_of)
-    planned = pending_round(job.sources, streams)
-    # Where it is there, only the last words are missing.
-    there = planned is not None and target.last.window_of(streams[0].uuid) >= planned.number
-    if planned is not None and (there or job.rebuild or _is_outdated(job, planned)):
-        target, planned = close_round(job, planned, target), None
-    if planned is None:
-        job.tell("plan", "before")
-        # Where it does not say, it may move.
-        wanted = job.rebuild or (target.held or {}).get(MOVES) != ""
-        held = target.last.window_of(streams[0].uuid)
-        planned = next_round(job.sources, streams, held, wanted=wanted)
-        if planned is None:
-            return nothing_new(job, target)
-        job.tell("plan", "after", planned)
+    streams = begun_streams(job.sources, job.place.ref.address)
+    job.tell("plan", "before")
+    held, number = target.held or {}, target.last.window_of(streams[0].uuid)
+    planned = next_round(job.sources, streams, held.get("sources", ()), number)
+    # Where it does not say whether it moves, it may.
+    if not (planned.is_new or job.rebuild or held.get(MOVES) != ""):
+        return nothing_new(job, planned, target)
+    job.tell("plan", "after", planned)
     return commit_round(job, planned, target)
-
-
-def _is_outdated(job: DeriveJob, planned: Round) -> bool:
-    """Say whether a source has gone on since a round was planned, or was made anew or put back: others count now."""
-    plans = zip(job.sources, planned.plans, strict=True)
-    return any(
-        source.table.commits.newest > plan.until
-        or not source.table.commits.is_still(plan.table_id, plan.until, plan.until_hash)
-        for source, plan in plans
-    )

@@ -1,8 +1,8 @@
 """Open the tables that a derived table is made of, and settle together which versions it is made of next.
 
-In: tables as a caller names them. Out: `SourceTable` values, and a `Round`: one window a source, all of one number.
-Each source has the derived table for a consumer, `derive:NAME`, so that everyone who asks for readers of its
-history sees it. A round has ended when each of its windows has.
+In: tables as a caller names them. Out: `SourceTable` values, and a `Round`: one window a source.
+What the table is made of stands in its own last commit, from which the next round leads on. Each source has it for a
+consumer, `derive:NAME`, so that everyone who asks for readers of its history sees it: it is told behind the commit.
 """
 
 from __future__ import annotations
@@ -10,26 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirrorlib.delta.address import FeedTable, find_feed_table
 from mirrorlib.delta.lock import TablePlace, find_place
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
-from mirrorlib.feed.window import NOTHING, plan_window
+from mirrorlib.feed.window import plan_window
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.registry import Registry, registries
-from mirrorlib.journal.streams import (
-    Outcome,
-    Stream,
-    WindowDone,
-    WindowEntry,
-    WindowPlan,
-    last_seen,
-    position_of,
-)
+from mirrorlib.journal.streams import Stream, WindowDone, WindowPlan, last_seen
 from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import settled
 
@@ -55,16 +47,15 @@ class SourceTable:
 class Round:
     """One window of every source, in the order of the sources; a round has the name of the first one's stream."""
 
+    number: int  # 1 for the first
     streams: tuple[Stream, ...]
     plans: tuple[WindowPlan, ...]
+    is_told: bool  # every source knows already that it has been taken in up to there
 
     @property
-    def number(self) -> int:
-        """Return the number of the round, 1 for the first."""
-        return self.plans[0].number
-
-
-_Way: TypeAlias = tuple[SourceTable, Stream, WindowEntry | None]  # with its newest window
+    def is_new(self) -> bool:
+        """Say whether a source has a version that the table is not made of, or is another one by now."""
+        return any(plan.after != plan.until for plan in self.plans)
 
 
 def open_sources(
@@ -123,14 +114,8 @@ def find_place_with_state(
     return place
 
 
-def begun_streams(
-    sources: Sequence[SourceTable], target: str, held: Callable[[str], int]
-) -> tuple[Stream, ...]:
-    """Return the ways through the sources; begin all of them anew where they do not go together.
-
-    Or where they lack the round that the table has *held* of theirs: a backup has set them back, and another round of
-    its number would be taken for that one.
-    """
+def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, ...]:
+    """Return the ways through the sources; begin those that are not there."""
     streams = [source.registry.newest_stream() for source in sources]
     for stream in streams:
         fold = str if "/" in target else fold_name  # a catalog takes names in any case of letters
@@ -139,73 +124,47 @@ def begun_streams(
             drop = f"mirrorlib consumers TARGET --drop {shlex.quote(stream.consumer)}"
             step = f"Choose another name, or drop that one: {drop}"
             raise JournalError(msg, table=stream.table, found=stream.to, next_step=step)
-    found = tuple(stream for stream in streams if stream is not None)
-    if len(found) == len(streams):
-        # They go apart where a run died between their plans.
-        numbers = {entry.plan.number if entry else 0 for *_, entry in _ways(sources, found)}
-        if len(numbers) == 1 and held(found[0].uuid) <= numbers.pop():
-            return found
     wanted = {"to": target, "mode": MODE, "net": False, "start_at": None, "on_expired": "snapshot"}
     return tuple(
-        source.registry.begin(
-            {**wanted, "table_id": source.table.commits.metadata.id},
-            1 if stream is None else stream.ordinal + 1,
-        )
+        stream or source.registry.begin({**wanted, "table_id": source.table.commits.metadata.id}, 1)
         for source, stream in zip(sources, streams, strict=True)
     )
 
 
-def _ways(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> list[_Way]:
-    pairs = zip(sources, streams, strict=True)
-    return [(source, stream, source.registry.newest(stream)) for source, stream in pairs]
-
-
-def pending_round(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> Round | None:
-    """Return the round that was planned and has not ended; None when there is none."""
-    entries = [entry for *_, entry in _ways(sources, streams) if entry is not None]
-    if all(entry.done is not None for entry in entries):
-        return None
-    return Round(streams=tuple(streams), plans=tuple(entry.plan for entry in entries))
-
-
 def next_round(
-    sources: Sequence[SourceTable], streams: Sequence[Stream], held: int, *, wanted: bool
-) -> Round | None:
-    """Plan a round up to the newest versions; None when no source has one that is new, unless it is *wanted*.
+    sources: Sequence[SourceTable],
+    streams: Sequence[Stream],
+    held: Sequence[Mapping[str, Any]],
+    number: int,
+) -> Round:
+    """Return the round that leads from what the table is made of to the newest versions.
 
-    It is new, too, to a table that does not hold the last round, but an earlier one, number *held*: it was set back;
-    and where no round has been planned since the ways were begun, or rewound, be it to the newest version.
+    *held* and *number* are what its last commit says: how far it is in each source, and which round of these ways it
+    was, 0 for none. The next one's is above what either side knows: of what a backup has set back, runners may be late.
     """
-    ways = _ways(sources, streams)
-    last = ways[0][-1]
-    is_new = (
-        last is None
-        or held < last.plan.number
-        or any(
-            position_of(stream, entry) != source.table.commits.newest
-            or not source.table.commits.is_still(*last_seen(stream, entry))
-            for source, stream, entry in ways
-        )
-    )
-    if not (is_new or wanted):
-        return None
-    return Round(streams=tuple(streams), plans=tuple(_planned(*way) for way in ways))
-
-
-def _planned(source: SourceTable, stream: Stream, entry: WindowEntry | None) -> WindowPlan:
-    commits, position = source.table.commits, position_of(stream, entry)
-    is_there = position != NOTHING and commits.is_still(*last_seen(stream, entry))
-    after = position if is_there else None
-    plan = plan_window(commits, stream, entry, after, commits.newest)
-    return source.registry.write_plan(stream, plan)
+    goes_on = [one["stream"] for one in held] == [stream.uuid for stream in streams]
+    plans, is_told = list[WindowPlan](), True
+    for at, (source, stream) in enumerate(zip(sources, streams, strict=True)):
+        commits, entry, after = source.table.commits, source.registry.newest(stream), None
+        if goes_on:
+            known = held[at]["table_id"], held[at]["until"], held[at].get("until_hash", "")
+            after = held[at]["until"] if commits.is_still(*known) else None
+        plan = plan_window(commits, stream, None, after, commits.newest)
+        plans.append(plan)
+        number = max(number, 0 if entry is None else entry.plan.number)
+        seen = last_seen(stream, entry)
+        is_told = is_told and seen == (plan.table_id, plan.until, plan.until_hash)
+    return Round(number=number + 1, streams=tuple(streams), plans=tuple(plans), is_told=is_told)
 
 
 def end_round(
-    sources: Sequence[SourceTable], planned: Round, outcome: Outcome, rows: int, seconds: float
+    sources: Sequence[SourceTable], planned: Round, rows: int | None, seconds: float
 ) -> None:
-    """Write down of every window that it has ended."""
-    done = WindowDone(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
-    for source, stream in zip(sources, planned.streams, strict=True):
+    """Write down of every source up to where the table has taken it in."""
+    done = WindowDone(outcome="delivered", rows=rows, seconds=seconds, finished_at=now())
+    for source, stream, plan in zip(sources, planned.streams, planned.plans, strict=True):
+        told = replace(plan, number=planned.number, after_hash="")
+        source.registry.write_plan(stream, told)
         source.registry.write_done(stream, planned.number, done)
 
 

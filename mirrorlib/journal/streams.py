@@ -57,7 +57,7 @@ class Stream(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPlan(Value):
-    """One window: what is delivered as one, whole and once. Written before it is delivered, never changed."""
+    """One window: what is delivered as one, whole and once. Written before that, a round's behind it; never changed."""
 
     stream: str  # the stream's uuid
     number: int  # from 1 on

@@ -117,5 +117,7 @@ def test_a_look_at_a_table_costs_the_same_however_long_its_log_is(
 
 def test_what_is_no_table_once_it_was_made_is_told() -> None:
     """Somebody has removed it, or a file lies in its place."""
-    with pytest.raises(ForeignWriteError, match="Run again; if it stays, see what lies there; where"):
+    with pytest.raises(
+        ForeignWriteError, match="Run again; if it stays, see what lies there; where"
+    ):
         check_made(None, "orders")
