@@ -57,12 +57,6 @@ CUSTOMERS = "id int, name string"
 LARGE = "order int, twice int, note string"
 
 
-def die_at_commit(event: Event) -> None:
-    """Kill a run whose rows are computed, before it commits them."""
-    if event.step == "commit":
-        raise Killed
-
-
 def kept_in(marks: list[tuple[TableRef, Mark]], *, dies: bool = False) -> Callable[..., Any]:
     """Write a difference, unless its runner *dies*, and keep what its commit is marked with."""
 
