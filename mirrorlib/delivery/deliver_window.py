@@ -136,10 +136,9 @@ def _deliver_again(job: StreamJob, plan: WindowPlan, given: int | None) -> int |
         again = job.refresh()
         if again is job:
             raise
-        # What failed may be the answer of a receiver that has taken it.
-        return (
-            None if _is_delivered(again, plan, given) else _deliver_or_explain(again, plan, given)
-        )
+        if _is_delivered(again, plan, given):  # what failed was the answer
+            return None
+        return _deliver_or_explain(again, plan, given)
 
 
 def _deliver_or_explain(job: StreamJob, plan: WindowPlan, given: int | None) -> int | None:

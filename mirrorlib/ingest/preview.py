@@ -130,10 +130,8 @@ def _with_receivers(job: Job, planned: Iterable[PlannedTable]) -> Iterator[Plann
     found = defaultdict(list)
     catalog, unknown = job.target.catalog is not None, ""
     try:
-        for registry in registries(job.state):
-            found[fold_name(registry.table) if catalog else registry.table].append(
-                registry.consumer
-            )
+        for one in registries(job.state):
+            found[fold_name(one.table) if catalog else one.table].append(one.consumer)
     except StoreError as exc:
         unknown = f"who receives it cannot be told: {exc}"
     for table in planned:

@@ -89,10 +89,8 @@ def _read_schema(
             msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
             step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
         elif found.endswith(TOO_LONG):
-            msg, step = (
-                "a row of the change file is larger than a row may be",
-                "Publish less in one.",
-            )
+            msg = "a row of the change file is larger than a row may be"
+            step = "Publish less in one."
         elif _UNKNOWN.search(found):
             msg = "the change file has a type that this version of pyarrow does not know"
             step = "Install a newer one, or publish without Arrow's own copy of the schema."

@@ -195,9 +195,8 @@ class ObjectStore(Store):
             paths = [meta["path"] for meta in page]
             try:
                 self._delete(paths)
-            except (
-                FileNotFoundError
-            ):  # another was first; or Hadoop's stand-in for a folder, which has a slash behind
+            except FileNotFoundError:
+                # Another was first; or it is Hadoop's stand-in for a folder, whose name has a slash behind.
                 for path in paths:
                     self.delete(path)
 

@@ -74,7 +74,7 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
     if not re.fullmatch(r"[\w.$-]*", parts.username or "", re.ASCII):
         msg = "a workspace cannot be named so: neither its store nor Spark would find it"
         step = "Name workspace and lakehouse by their ids."
-        raise LandingZoneError(msg, found=url, next_step=step)
+        raise LandingZoneError(msg, found=f"{parts.scheme}://…@{parts.hostname}", next_step=step)
     if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
         return LocalStore(Path(unquote(parts.path)))
     more: dict[str, Any] = {"retry_config": RETRIES, **(options or {})}

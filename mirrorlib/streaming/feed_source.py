@@ -117,11 +117,8 @@ class _FeedReader(ds.DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
         table = self.look()
-        begun = (
-            start["table"],
-            start["version"],
-            start.get("hash", ""),
-        )  # none of an older mirrorlib's
+        known = start.get("hash", "")  # none of an older mirrorlib's
+        begun = start["table"], start["version"], known
         if start["table"] != end["table"] or not table.commits.is_still(*begun):
             msg = "the query has read another table, or one that was made anew or put back from a backup since"
             raise FeedExpiredError(msg, table=table.shown, next_step=ANEW)

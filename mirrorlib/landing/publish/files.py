@@ -58,9 +58,8 @@ def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa
             return _read_parts(path, table)
         if path.suffix.lower() in _PARQUET:
             with path.open("rb") as file:
-                schema, _ = read_schema(
-                    file
-                )  # which moments are instants, their types alone do not say
+                schema, _ = read_schema(file)
+                # Which moments are instants, their types alone do not say.
                 return open_parquet(file).read().cast(schema)
         suffixes = {suffix.lower() for suffix in path.suffixes}
         if ".csv" in suffixes and not suffixes & _PACKED_OTHERWISE:

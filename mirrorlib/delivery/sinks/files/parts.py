@@ -37,9 +37,8 @@ _FASTER = {
     "spark.sql.sources.commitProtocolClass": f"{_SPARKS}.SQLHadoopMapReduceCommitProtocol",
     "spark.sql.legacy.nullValueWrittenAsQuotedEmptyStringCsv": "false",  # another default
 }
-_CONF = {
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED"
-}  # here too: a session that all share is nobody's to set up
+# Here too: a session that all share is nobody's to set up.
+_CONF = {"spark.sql.legacy.timeParserPolicy": "CORRECTED"}
 # Spark's default, INT96, is read as nanoseconds by others: years after 2262 would be lost.
 _MOMENTS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _TEXT = {
