@@ -32,6 +32,7 @@ def schema(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
     spark.sql("DROP SCHEMA exported CASCADE")
 
 
+@pytest.mark.thorough
 @pytest.mark.smoke
 def test_a_consumer_s_whole_life_in_a_catalog(
     zone: ZoneWriter, schema: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -79,7 +79,7 @@ def test_the_same_columns_are_the_same_key(old: list[str], new: list[str], *, sa
     work: Any = SimpleNamespace(source=SimpleNamespace(policies=asked), table="t")
     done = SimpleNamespace(outcome="applied")
     entry: Any = SimpleNamespace(
-        position={"": 1}, plan=SimpleNamespace(batch=1, policies=applied), done=done
+        position={"": 1}, plan=SimpleNamespace(batch=1, policies=applied, files=()), done=done
     )
     opened: Any = SimpleNamespace(metadata=None)
     with nullcontext() if same else pytest.raises(JournalError, match="the key columns changed"):
@@ -88,7 +88,7 @@ def test_the_same_columns_are_the_same_key(old: list[str], new: list[str], *, sa
     other = replace(policies, keys=("other",))
     void: Any = SimpleNamespace(
         position={"": 1},
-        plan=SimpleNamespace(batch=2, policies=other),
+        plan=SimpleNamespace(batch=2, policies=other, files=()),
         done=SimpleNamespace(outcome="void"),
     )
     work.life, work.journal = None, SimpleNamespace(entry=lambda *_: entry)

@@ -44,7 +44,7 @@ def publish_types(mirror: Mirror, *kinds: pa.DataType) -> None:
         mirror.table.file(pa.table({"id": [number], "n": pa.array([value], kind)}))
 
 
-@pytest.mark.thorough("None")
+@pytest.mark.thorough
 @pytest.mark.smoke
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("readers", ["plain", None], ids=str)

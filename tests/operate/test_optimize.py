@@ -37,6 +37,7 @@ def fill(spark: SparkSession, zone: ZoneWriter, target: str, *names: str) -> lis
     return tables
 
 
+@pytest.mark.thorough
 @pytest.mark.smoke
 def test_small_files_become_one_and_everything_goes_on(
     spark: SparkSession,

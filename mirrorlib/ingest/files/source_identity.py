@@ -129,8 +129,10 @@ def check_policies(work: Work, opened: OpenedFolder, entry: Entry | None) -> Non
         # What the life begins behind was applied without keys, or not at all.
         applied = last.plan.policies if last else replace(applied, keys=())
     start_over = f"or start the table over: mirrorlib reset TARGET {work.table}"
-    msg, found = "", None
+    msg, found, metadata = "", None, opened.metadata
     file: str | None = "_metadata.json"
+    places = {partition_of(one.name) for one in entry.plan.files}  # by time, a position names none
+    folders = (entry.position.keys() | places) - {WHOLE_FOLDER}
     step = f"Put the old one back, {start_over}"
     old, new = ({fold_name(key.strip()) for key in one.keys} for one in (applied, asked))
     if applied.keys and old != new:
@@ -146,11 +148,7 @@ def check_policies(work: Work, opened: OpenedFolder, entry: Entry | None) -> Non
             was, now, how = "snapshots", "changes", "with"
         msg = f"the table was filled from {was}, and its files are now to be read as {now}"
         step, file = f"Apply it {how} --snapshots, {start_over}", None
-    elif (
-        applied.plain is None
-        and any(partition_of(one.name) != WHOLE_FOLDER for one in entry.plan.files)
-        and not (opened.metadata and opened.metadata.partitioned)
-    ):
+    elif applied.plain is None and folders and not (metadata and metadata.partitioned):
         msg = "isPartitionEnabled was taken back, and what was applied lies in partition folders"
         step = f"Put it back, {start_over}"
     elif applied.detection != asked.detection:
