@@ -54,6 +54,7 @@ class Commits:
         self._glimpses: dict[int, FeedCommit] = {}  # of the others, without files
         self._metadata: dict[int, Metadata] = {}
         self._hashes: dict[int, str] = {}
+        self._protocol: Mapping[str, Any] | None = None
         self._horizons: dict[int, datetime] = {}  # without a gap up to the newest version
 
     @property
@@ -244,13 +245,14 @@ class Commits:
     @property
     def protocol(self) -> Mapping[str, Any]:
         """Return what the newest version demands of readers and writers; nothing where the log does not tell."""
-        for version in range(self.newest, -1, -1):
+        for version in range(self.newest, -1, -1) if self._protocol is None else ():
             found = self.glance(version).protocol if self.has(version) else None
             if found is None and version in self._files.checkpoints:
                 found = self._of_checkpoint(version, "protocol")
             if found is not None:
-                return found
-        return {}
+                self._protocol = found
+                break
+        return self._protocol or {}
 
     def vacuumed_until(self, version: int) -> datetime:
         """Say up to when files were written that a VACUUM of a version, or of one after it, may have taken."""

@@ -120,8 +120,9 @@ def lend_session(spark: SparkSession) -> Iterator[SparkSession]:
         session = idle.pop()
     except IndexError:  # not asked beforehand: other threads take from it, too
         session = _set_up(spark)
-    if is_remote(session) and session is not spark and read_conf(session, _ZONE) is None:
-        session = _set_up(spark)  # a server forgets sessions that nobody has used for an hour
+    else:
+        if is_remote(session) and read_conf(session, _ZONE) is None:
+            session = _set_up(spark)  # a server forgets sessions that nobody has used for an hour
     if session is spark:
         with _in_utc(spark):
             yield spark
