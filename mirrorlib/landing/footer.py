@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.metadata.declared import TEXT_ENDINGS
-from mirrorlib.landing.parquet import TOO_LONG, read_schema, row_bytes
+from mirrorlib.landing.parquet import LongRowError, read_schema, row_bytes
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, has_no_zone, mirror_type
 from mirrorlib.store import LentFile, StoredFile
 
@@ -88,7 +88,7 @@ def _read_schema(
         if file.name.lower().endswith(TEXT_ENDINGS):
             msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
             step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
-        elif found.endswith(TOO_LONG):
+        elif isinstance(exc, LongRowError):
             msg = "a row of the change file is larger than a row may be"
             step = "Publish less in one."
         elif _UNKNOWN.search(found):

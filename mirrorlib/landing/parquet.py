@@ -16,7 +16,6 @@ from mirrorlib.landing.types import has_no_zone, plain_type
 from mirrorlib.landing.values import plain_values
 
 ROWS_AT_A_TIME = 1 << 17
-TOO_LONG = f"and {LONGEST_ROW >> 20} at most are read"
 _ROWS_OF_TEXT = 1 << 13  # where a value may be of any length
 _BYTES_AT_A_TIME = 64 << 20
 _SMALL_DICTIONARY = 512 << 10  # bytes
@@ -34,6 +33,10 @@ _NO_EXTENSIONS: dict[str, Any] = (
     else {}
 )
 _SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
+
+
+class LongRowError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
+    """A row is larger than what a process is meant to hold, however well it is packed."""
 
 
 def open_parquet(
@@ -68,16 +71,15 @@ def read_schema(source: BinaryIO) -> tuple[pa.Schema, pq.FileMetaData]:
 
     Types are plain; ENUM and JSON, bytes to pyarrow perhaps, are text, as they are for Spark.
 
-    Raises `pa.ArrowInvalid` where the file is not whole, or a row is larger than what a process is meant to hold,
-    however well it is packed.
+    Raises `pa.ArrowInvalid` where the file is not whole, and `LongRowError`.
     """
     parquet = open_parquet(source)
     columns, metadata = parquet.schema_arrow, parquet.metadata
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     largest = max((one.total_byte_size // max(one.num_rows, 1) for one in groups), default=0)
     if largest > LONGEST_ROW:
-        msg = f"a row has {largest >> 20:,} MiB, {TOO_LONG}"
-        raise pa.ArrowInvalid(msg)
+        msg = f"a row has {largest >> 20:,} MiB, and {LONGEST_ROW >> 20} at most are read"
+        raise LongRowError(msg)
     with _named():  # which Arrow's own copy of the schema may hide
         said = {leaf.path: (leaf.logical_type, leaf.physical_type) for leaf in metadata.schema}
     texts = {name for name, (logical, _) in said.items() if logical.type in _TEXT_KINDS}
