@@ -116,8 +116,6 @@ def rewind_consumer(
     place = Target.of(target, catalog=catalog, state=state)
     found = known_streams(place, consumer, tables, spark)
     check_start(to)
-    for each in found:  # all are read before one is changed
-        each.present_stream()
     begins = [(each, _begin(each, _commits_of(place, each.table, spark), to)) for each in found]
     with contextlib.ExitStack() as held:  # all before one is changed
         for registry in found:
@@ -135,6 +133,7 @@ def rewind_consumer(
 
 def _begin(registry: Registry, commits: Commits, to: Start) -> dict[str, int | str | None]:
     """Settle where a stream begins again; from what a backup has taken out of its table, no changes lead there."""
+    registry.present_stream()  # what is damaged is told before any stream is changed
     for stream in reversed(registry.all_streams() if to != "snapshot" else []):
         entry = registry.newest(stream)
         seen = last_seen(stream, entry)

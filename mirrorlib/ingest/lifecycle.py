@@ -20,7 +20,7 @@ from mirrorlib.ingest.batch.evolve_table import fence_lives, refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.outcome import outcome_of
 from mirrorlib.ingest.files.cleanup import PLACES
-from mirrorlib.ingest.files.continued_life import applied_entries, find_rebuilt, lost_files
+from mirrorlib.ingest.files.continued_life import lost_files
 from mirrorlib.ingest.files.history import passed_files
 from mirrorlib.ingest.files.plan import first_position, passed_over
 from mirrorlib.ingest.files.table_folder import OpenedFolder
@@ -190,7 +190,7 @@ def tell_lost(work: Work, opened: OpenedFolder) -> Iterator[str]:
     """Say what a table loses as it starts over; refuse that unasked where its folder is not one made anew."""
     source = work.source
     try:
-        lost, left = lost_files(work.journal, work.lives[:-1], source.zone.url, opened.listing)
+        lost, left = lost_files(work.journal, work.lives[:-1], source, opened.listing)
     except JournalError as exc:
         if work.life.why != "reset":  # which is how it ends
             raise
@@ -200,10 +200,6 @@ def tell_lost(work: Work, opened: OpenedFolder) -> Iterator[str]:
         return
     places = [f"{source.folder}/{place}" for place in PLACES.values()]
     left = left or any(source.zone.list_folder(place) is not None for place in places)
-    # A folder that was copied back has files of other identities: what they hold tells.
-    found = None if left else find_rebuilt(work.journal, work.lives[:-1])
-    last = next(applied_entries(work.journal, *found), None) if found else None
-    left = left or (last is not None and any(map(source.has, last.plan.files)))
     if left and work.life.why == "re-created":
         msg = "the folder has come back without files that were applied before, and their rows would go"
         anew = f"mirrorlib reset TARGET {work.table}"

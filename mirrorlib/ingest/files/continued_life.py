@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from mirrorlib.errors import FileChangedError
 from mirrorlib.ingest.files.history import History
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import REBUILD, Entry, Life
 from mirrorlib.landing.listing import FolderListing
@@ -57,7 +58,7 @@ def find_rebuilt(journal: Journal, lives: Sequence[Life]) -> tuple[Life, Entry] 
 
 
 def lost_files(
-    journal: Journal, lives: Sequence[Life], zone: str, listing: FolderListing
+    journal: Journal, lives: Sequence[Life], source: Source, listing: FolderListing
 ) -> tuple[list[str], bool]:
     """Name the files without numbers that the newest of *lives* has applied and that are gone; say whether one is left.
 
@@ -66,12 +67,18 @@ def lost_files(
     found = find_rebuilt(journal, lives) if listing.by_time else None
     if found is None:
         return [], False
-    etags = History(journal, zone, until=found[0].ordinal).applied().etags
+    etags = History(journal, source.zone.url, until=found[0].ordinal).applied().etags
     there = {
         file.name: file.etag for files in listing.partitions.values() for file in files.values()
     }
+    lost = [name for name in etags if name not in there]
     left = any(etags.get(name) == etag for name, etag in there.items())
-    return [name for name in etags if name not in there], left
+    if (
+        lost and not left
+    ):  # a folder that was copied back has files of other identities: what they hold tells
+        last = next(applied_entries(journal, *found), None)
+        left = last is not None and any(map(source.has, last.plan.files))
+    return lost, left
 
 
 def rebuilt_position(journal: Journal, lives: Sequence[Life]) -> Mapping[str, int] | None:
